@@ -21,7 +21,7 @@ import gzip
 import random
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
@@ -47,14 +47,15 @@ HELD_OUT = 8  # one sentence in so many is not fitted on
 # sentences are fitted too, so that the edge lies inside the data and may move.
 FEWEST_FRAMES = 80
 WORDS = (4, 90)  # of a text, by default: as many have 4 to 8 as have 8 to 16
-# Kind of alteration -> share of all lines, least and greatest strength: of a whisper none, seconds
-# that the longest vowel is held for, what is added to the energy (a logarithm), how often the only
-# word is said.
+ALTERED = 0.25  # of all lines
+# Kind of alteration -> how often, least and greatest strength: of a whisper none, seconds that the
+# longest vowel is held for, what is added to the energy (a logarithm), how often the only word is
+# said.
 ALTERATIONS = {
-    "whispered": (0.09, 0.0, 0.0),
-    "held": (0.09, 2.0, 6.0),
-    "energy": (0.04, -4.0, 2.0),
-    "repeated": (0.03, 8.0, 24.0),
+    "whispered": (0.35, 0.0, 0.0),
+    "held": (0.35, 2.0, 6.0),
+    "energy": (0.18, -4.0, 2.0),
+    "repeated": (0.12, 8.0, 24.0),
 }
 # frames: held-out errors are told below the first, between them, from the last on
 LENGTHS = (180, 360)
@@ -122,9 +123,12 @@ def prose() -> list[str]:
     )
 
 
-def lines(voices: tuple[str, ...], seed: int, words: tuple[int, int]) -> Iterator[Line]:
-    """Yield texts of so many words without end. Three in ten are whole sentences; the others are
-    pieces of several, with a fifth of the words exchanged for words of the lexicon.
+def lines(
+    voices: tuple[str, ...], seed: int, words: tuple[int, int], altered: float
+) -> Iterator[Line]:
+    """Yield texts of so many words without end, this share of them altered. Three in ten are whole
+    sentences; the others are pieces of several, with a fifth of the words exchanged for words of
+    the lexicon.
     """
     from kokoro_ane.g2p.bundled import DATA
 
@@ -138,8 +142,10 @@ def lines(voices: tuple[str, ...], seed: int, words: tuple[int, int]) -> Iterato
         # as many of a length as of twice that
         count = round(np.exp(rng.uniform(*np.log(words))))
         text = _text(rng, sentences, pieces, lexicon, count)
-        kind = rng.choices(("", *ALTERATIONS), (1 - sum(shares), *shares))[0]
-        strength = rng.uniform(*ALTERATIONS[kind][1:]) if kind else 0.0
+        kind, strength = "", 0.0
+        if rng.random() < altered:
+            kind = rng.choices(tuple(ALTERATIONS), shares)[0]
+            strength = rng.uniform(*ALTERATIONS[kind][1:])
         if kind == "repeated":
             text = " ".join([rng.choice(lexicon)] * round(strength)) + "."
         speed = 1.0 if rng.random() < 0.6 else round(rng.uniform(0.6, 2.0), 2)
@@ -190,10 +196,10 @@ def _voice(rng: random.Random, voices: tuple[str, ...]) -> str:
 
 class Teacher:
     """Responsibilities: 1. speak a line in PyTorch; 2. note what enters the generator and what its
-    norms measure. `words`: of the lines.
+    norms measure.
     """
 
-    def __init__(self, checkpoint: "Checkpoint", words: tuple[int, int]) -> None:
+    def __init__(self, checkpoint: "Checkpoint") -> None:
         from kokoro_ane.encoder.functions import torch_encoder
         from kokoro_ane.g2p.alphabet import voice_language
         from kokoro_ane.pipeline.text import text_reader
@@ -203,7 +209,6 @@ class Teacher:
 
         vocoder = Vocoder.of(checkpoint)
         self.checkpoint, self.encoder = checkpoint, torch_encoder(checkpoint)
-        self.words = words
         self.source = vocoder.generator.m_source.host
         self.readers = {
             language: text_reader(language)
@@ -320,21 +325,31 @@ def vowel_held(phonemes: str, durations: np.ndarray, seconds: float) -> np.ndarr
 
 
 def recorded(
-    checkpoint: "Checkpoint", count: int, seed: int, folder: Path, words: tuple[int, int]
+    checkpoint: "Checkpoint",
+    count: int,
+    seed: int,
+    folder: Path,
+    words: tuple[int, int],
+    altered: float,
 ) -> Records:
     """Records of at least `count` sentences. Those that the folder lacks are spoken now."""
     folder.mkdir(parents=True, exist_ok=True)
-    altered = sum(share for share, *_ in ALTERATIONS.values())
     name = f"{checkpoint.sha256[:12]}-{seed}-{words[0]}-{words[1]}-{altered:.2f}"
     parts = [folder / f"{name}-{number:04d}.npz" for number in range(-(-count // PART))]
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
-        _speak(Teacher(checkpoint, words), seed, missing)
+        _speak(
+            Teacher(checkpoint),
+            lambda number: lines(checkpoint.voices, seed * 100_003 + number, words, altered),
+            missing,
+        )
     return Records.joined(Records(**np.load(path)) for path in parts)
 
 
-def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
-    """Speak every missing part that no other process speaks. Then wait for the others' parts, and
-    speak those whose process ended before it wrote them.
+def _speak(
+    teacher: Teacher, texts: Callable[[int], Iterator[Line]], missing: dict[int, Path]
+) -> None:
+    """Speak every missing part that no other process speaks, of the part's own texts. Then wait for
+    the others' parts, and speak those whose process ended before it wrote them.
     """
     from filelock import FileLock, Timeout
     from rich.console import Console
@@ -344,12 +359,11 @@ def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
         for number, path in track(missing.items(), doing, console=Console(stderr=True)):
             with suppress(Timeout), FileLock(path.with_suffix(".lock"), timeout=timeout):
                 if not path.is_file():
-                    _speak_part(teacher, seed, number, path)
+                    _speak_part(teacher, texts(number), number, path)
 
 
-def _speak_part(teacher: Teacher, seed: int, number: int, path: Path) -> None:
-    texts = enumerate(lines(teacher.checkpoint.voices, seed * 100_003 + number, teacher.words))
-    records = (teacher(line, number * 1000 + place) for place, line in texts)
+def _speak_part(teacher: Teacher, texts: Iterator[Line], number: int, path: Path) -> None:
+    records = (teacher(line, number * 1000 + place) for place, line in enumerate(texts))
     part = Records.joined(islice((record for record in records if record), PART))
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez(stream, **vars(part))
@@ -480,6 +494,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--words", type=int, nargs=2, default=WORDS, help="of a text, from, to")
     parser.add_argument(
+        "--altered",
+        type=float,
+        default=ALTERED,
+        help="share of the texts that are altered as no sentence is (default: %(default)s)",
+    )
+    parser.add_argument(
         "--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)"
     )
     parser.add_argument(
@@ -506,6 +526,8 @@ def main(argv: list[str] | None = None) -> int:
     positive = arguments.landmarks, arguments.rank, *arguments.words
     if arguments.count < 2 * HELD_OUT or min(positive) < 1:
         raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
+    if not 0 <= arguments.altered <= 1:
+        raise InputError(f"--altered must be 0 to 1, not {arguments.altered}")
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.vocoder.decoder import Vocoder
@@ -522,7 +544,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     earlier = load_predictor(arguments.earlier, checkpoint) if arguments.earlier else None
     words, count = tuple(arguments.words), arguments.count
-    records = recorded(checkpoint, count, arguments.seed, arguments.data, words)
+    records = recorded(checkpoint, count, arguments.seed, arguments.data, words, arguments.altered)
     generator = Vocoder.of(checkpoint).generator
     norms, up = stage_norms(generator, 1), generator.ups[1]
     style_dim = checkpoint.config.style_dim

@@ -44,7 +44,7 @@ from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, win
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
-from training.fit_statistics import ALTERATIONS, WORDS, Line, Teacher, lines, vowel_held
+from training.fit_statistics import ALTERATIONS, Line, Teacher, lines, vowel_held
 from training.fit_statistics import main as fit
 
 TEXT = "Hello from a stream. It is said in windows."
@@ -296,32 +296,32 @@ def test_what_another_process_speaks_is_waited_for(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
     other.acquire()
-    fit_statistics._speak(None, 1, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
+    fit_statistics._speak(None, iter, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
     assert order == [1, 0]
 
 
 def test_texts_have_as_many_words_as_are_asked_for():
     """Whole sentences, three texts in ten, only about as many."""
-    spoken = [len(line.text.split()) for line in islice(lines(("a",), 1, (10, 24)), 200)]
+    spoken = [len(line.text.split()) for line in islice(lines(("a",), 1, (10, 24), 0.25), 200)]
     assert sum(10 <= count <= 24 for count in spoken) > 150
     assert min(spoken) < 12
     assert max(spoken) > 20
 
 
 def test_a_quarter_of_the_texts_is_altered_as_no_sentence_is(checkpoint):
-    spoken = list(islice(lines(("a",), 1, (10, 24)), 400))
+    spoken = list(islice(lines(("a",), 1, (10, 24), 0.25), 400))
     kinds = Counter(line.alteration for line in spoken)
     assert kinds.keys() == {"", *ALTERATIONS}
     assert 80 < kinds.total() - kinds[""] < 120
     assert all(
         len(set(line.text.split()[:-1])) == 1 for line in spoken if line.alteration == "repeated"
     )
-    assert list(islice(lines(("a",), 1, (10, 24)), 400)) == spoken
+    assert list(islice(lines(("a",), 1, (10, 24), 0.25), 400)) == spoken
 
 
 def test_the_teacher_speaks_an_altered_line_as_it_says(checkpoint):
     """What reaches the vocoder: no voicing, another energy, a longest vowel of so many seconds."""
-    teacher, tensors = Teacher(checkpoint, WORDS), {}
+    teacher, tensors = Teacher(checkpoint), {}
     teacher._measured = lambda arrays, kind: tensors.update(
         {kind: dict(zip(FIELDS, arrays, strict=True))}
     )
@@ -362,3 +362,4 @@ def test_the_commands(tmp_path, capsys):
     assert both["error"] < both["error_of_the_average"]
     assert fit(f"--checkpoint {DEMO_VOICE} --count 3".split()) == 2
     assert fit(f"--checkpoint {DEMO_VOICE} --words 0 4".split()) == 2
+    assert fit(f"--checkpoint {DEMO_VOICE} --altered 1.5".split()) == 2
