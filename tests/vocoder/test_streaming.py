@@ -296,7 +296,9 @@ def test_what_another_process_speaks_is_waited_for(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
     other.acquire()
-    fit_statistics._speak(None, iter, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
+    fit_statistics._speak(
+        None, lambda _: iter(()), {number: tmp_path / f"{number}.npz" for number in (0, 1)}
+    )  # type: ignore[arg-type]
     assert order == [1, 0]
 
 
