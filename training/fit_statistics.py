@@ -411,9 +411,11 @@ def fitted(
     *_, input_axes = np.linalg.svd(scaled[chosen], full_matrices=False)
     input_axes = input_axes[:AXES].astype(np.float16).astype(np.float64)  # [k, D], as stored
     places = scaled @ input_axes.T  # [n, k]
+    # rounded before the fit, which absorbs what is lost
+    stored = places[chosen].astype(np.float16).astype(np.float64)  # [m, k]
     squares = np.square(scaled).sum(1)
     # squared distances [n, m], by |a - b|^2 = |a|^2 + |b|^2 - 2 a b
-    distance = squares[:, None] + squares[chosen][None] - 2 * places @ places[chosen].T
+    distance = squares[:, None] + squares[chosen][None] - 2 * places @ stored.T
     width = WIDTH * float(np.median(distance))
     near, units, usual = np.exp(-distance / width), deviations(targets), targets.mean(0)
     normalized = (targets - usual) / units
@@ -431,7 +433,7 @@ def fitted(
         "mean": mean,
         "scale": scale,
         "axes": input_axes,
-        "landmarks": places[chosen],
+        "landmarks": stored,
         "squares": squares[chosen],
         "width": np.asarray(width),
         "hidden": axes @ (solved * heard).T,
@@ -457,30 +459,24 @@ def deviations(targets: np.ndarray) -> np.ndarray:
 
 def errors(
     predictor: "StatisticsPredictor", records: Records, held: np.ndarray, counted: np.ndarray
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """RMS errors in deviations, of the sentences `held` [n] out, over the channels `counted` [2R]:
-    of all, of the unaltered by length, of the altered, and of the average of those that were not
-    held out.
+    of all, of the unaltered by length, of the altered by kind, and of the average of those that
+    were not held out.
     """
     targets, frames = records.targets[held], records.frames[held]
-    alterations = records.alterations[held]
-    units = deviations(records.targets)
-    average = records.targets[~held].mean(0)
+    kinds, units = records.alterations[held], deviations(records.targets)
     deviation = (predictor(records.inputs[held].astype(np.float64)) - targets) / units
-
-    def rms(errors: np.ndarray) -> float:
-        return round(float(np.sqrt(np.square(errors[:, counted]).mean())), 4)
-
-    groups = {
-        f"{low} to {high - 1} frames": (low <= frames) & (frames < high) & (alterations == "")
-        for low, high in pairwise((0, *LENGTHS, int(frames.max()) + 1))
-    } | {kind: alterations == kind for kind in ALTERATIONS}
+    parts = {"all": deviation}
+    for low, high in pairwise((0, *LENGTHS, int(frames.max()) + 1)):
+        chosen = (low <= frames) & (frames < high) & (kinds == "")
+        parts[f"{low} to {high - 1} frames"] = deviation[chosen]
+    parts |= {kind: deviation[kinds == kind] for kind in ALTERATIONS}
+    parts["the average"] = (records.targets[~held].mean(0) - targets) / units
     return {
-        "error": rms(deviation),
-        "error_by_kind": {
-            name: rms(deviation[chosen]) for name, chosen in groups.items() if chosen.any()
-        },
-        "error_of_the_average": rms((average - targets) / units),
+        name: round(float(np.sqrt(np.square(part[:, counted]).mean())), 4)
+        for name, part in parts.items()
+        if len(part)
     }
 
 
@@ -562,7 +558,8 @@ def main(argv: list[str] | None = None) -> int:
         "held_out": int(held.sum()),
         "seed": arguments.seed,
         "python": sys.version.split()[0],
-    } | errors(predictor, records, held, heard == max(HEARD))
+        "errors": errors(predictor, records, held, heard == max(HEARD)),
+    }
     # an earlier predictor's sentences count in its centres, too
     first_means = records.first_means[~held].mean(0)
     if earlier is not None:
@@ -578,17 +575,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     save_predictor(whole, out)
-    by_kind = figures["error_by_kind"]
-    rows = [
-        ("predicted", f"{figures['error']:.4f}"),
-        *((f"predicted, {key}", f"{value:.4f}") for key, value in by_kind.items()),
-        ("the average of all", f"{figures['error_of_the_average']:.4f}"),
-    ]
     print_table(
         f"{checkpoint.name}: statistics of {figures['held_out']} sentences held out, RMS error in"
         " deviations",
         ("by", "error"),
-        rows,
+        [(name, f"{error:.4f}") for name, error in figures["errors"].items()],
     )
     report = figures | {"out": str(out), "bytes": out.stat().st_size}
     return conclude(arguments, report, EXIT_GOOD, f"fitted: {out}")

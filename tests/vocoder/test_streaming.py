@@ -352,16 +352,15 @@ def test_the_commands(tmp_path, capsys):
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
     assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, "--out", str(out)]) == 0
     report = printed(capsys)
-    assert report["error"] < report["error_of_the_average"]
-    by_kind = report["error_by_kind"].values()
-    assert min(by_kind) <= report["error"] <= max(by_kind)
+    errors = report["errors"]
+    assert min(errors.values()) <= errors["all"] < errors["the average"]
     assert load_predictor(out, open_checkpoint(str(DEMO_VOICE))).voices
     # what was spoken serves again
     more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]
     assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, *more]) == 0
     both = printed(capsys)
     assert both["sentences"] == report["sentences"] + both["spoken"]
-    assert both["error"] < both["error_of_the_average"]
+    assert both["errors"]["all"] < both["errors"]["the average"]
     assert fit(f"--checkpoint {DEMO_VOICE} --count 3".split()) == 2
     assert fit(f"--checkpoint {DEMO_VOICE} --words 0 4".split()) == 2
     assert fit(f"--checkpoint {DEMO_VOICE} --altered 1.5".split()) == 2
