@@ -20,7 +20,7 @@ def lines(language, count, seed=0):
     """
     rng, said, found = (
         random.Random(f"{language}{seed}"),
-        prose(("af_heart",), seed, WORDS),
+        prose(("af_heart",), seed, WORDS, 0.0),
         dict.fromkeys(MARKED),
     )
     pieces = [row[3] for row in rows("normalize_cases") if row[2] == language]

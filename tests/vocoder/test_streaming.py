@@ -6,6 +6,7 @@ python -m pytest tests/vocoder/test_streaming.py
 
 import io
 import wave
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 
@@ -27,6 +28,7 @@ from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.registry import Opened
 from kokoro_ane.runtimes.torch_streaming import StreamingBackend
 from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import FIELDS
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import (
     load_predictor,
@@ -42,7 +44,7 @@ from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, win
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
-from training.fit_statistics import lines
+from training.fit_statistics import ALTERATIONS, Line, Teacher, lines, vowel_held
 from training.fit_statistics import main as fit
 
 TEXT = "Hello from a stream. It is said in windows."
@@ -294,16 +296,55 @@ def test_what_another_process_speaks_is_waited_for(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
     other.acquire()
-    fit_statistics._speak(None, 1, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
+    fit_statistics._speak(
+        None, lambda _: iter(()), {number: tmp_path / f"{number}.npz" for number in (0, 1)}
+    )  # type: ignore[arg-type]
     assert order == [1, 0]
 
 
 def test_texts_have_as_many_words_as_are_asked_for():
     """Whole sentences, three texts in ten, only about as many."""
-    spoken = [len(line.text.split()) for line in islice(lines(("a",), 1, (10, 24)), 200)]
+    spoken = [len(line.text.split()) for line in islice(lines(("a",), 1, (10, 24), 0.25), 200)]
     assert sum(10 <= count <= 24 for count in spoken) > 150
     assert min(spoken) < 12
     assert max(spoken) > 20
+
+
+def test_a_quarter_of_the_texts_is_altered_as_no_sentence_is(checkpoint):
+    spoken = list(islice(lines(("a",), 1, (10, 24), 0.25), 400))
+    kinds = Counter(line.alteration for line in spoken)
+    assert kinds.keys() == {"", *ALTERATIONS}
+    assert 80 < kinds.total() - kinds[""] < 120
+    assert all(
+        len(set(line.text.split()[:-1])) == 1 for line in spoken if line.alteration == "repeated"
+    )
+    assert list(islice(lines(("a",), 1, (10, 24), 0.25), 400)) == spoken
+
+
+def test_the_teacher_speaks_an_altered_line_as_it_says(checkpoint):
+    """What reaches the vocoder: no voicing, another energy, a longest vowel of so many seconds."""
+    teacher, tensors = Teacher(checkpoint), {}
+    teacher._measured = lambda arrays, kind: tensors.update(
+        {kind: dict(zip(FIELDS, arrays, strict=True))}
+    )
+    for kind, strength in (("", 0.0), ("whispered", 0.0), ("energy", -2.5), ("held", 3.0)):
+        teacher(Line(TEXT, checkpoint.voices[0], 1.0, kind, strength), 1)
+    plain = tensors.pop("")
+    assert plain["f0_hz"].any()
+    assert not tensors["whispered"]["f0_hz"].any()
+    assert np.allclose(tensors["energy"]["energy"], plain["energy"] - 2.5, atol=1e-5)
+    assert tensors["energy"]["f0_hz"].tolist() == plain["f0_hz"].tolist()
+    more = tensors["held"]["asr"].shape[-1] - plain["asr"].shape[-1]
+    assert 80 < more < 120
+    assert vowel_held("kˈæt.", np.array([4, 3, 1, 9, 20, 5, 6]), 2.0).tolist() == [
+        4,
+        3,
+        1,
+        80,
+        20,
+        5,
+        6,
+    ]
 
 
 def test_the_commands(tmp_path, capsys):
@@ -311,15 +352,15 @@ def test_the_commands(tmp_path, capsys):
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
     assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, "--out", str(out)]) == 0
     report = printed(capsys)
-    assert report["error"] < report["error_of_the_average"]
-    by_length = report["error_by_length"].values()
-    assert min(by_length) <= report["error"] <= max(by_length)
+    errors = report["errors"]
+    assert min(errors.values()) <= errors["all"] < errors["the average"]
     assert load_predictor(out, open_checkpoint(str(DEMO_VOICE))).voices
     # what was spoken serves again
     more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]
     assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, *more]) == 0
     both = printed(capsys)
     assert both["sentences"] == report["sentences"] + both["spoken"]
-    assert both["error"] < both["error_of_the_average"]
+    assert both["errors"]["all"] < both["errors"]["the average"]
     assert fit(f"--checkpoint {DEMO_VOICE} --count 3".split()) == 2
     assert fit(f"--checkpoint {DEMO_VOICE} --words 0 4".split()) == 2
+    assert fit(f"--checkpoint {DEMO_VOICE} --altered 1.5".split()) == 2

@@ -35,7 +35,7 @@ FORMAT = 3  # 3: the second stage's, from what enters it
 INPUT_ARRAYS = ("mean", "scale", "axes", "landmarks", "squares", "width")
 ARRAYS = (*INPUT_ARRAYS, "hidden", "outer", "bias", "centres")
 # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
-HALF = ("axes", "outer")
+HALF = ("axes", "landmarks", "outer")
 
 
 @dataclass(frozen=True, eq=False)
