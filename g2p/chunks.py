@@ -35,6 +35,8 @@ SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""(?<![.!?…。！？])[.!?…。！？]++["'”’)\]»]*+(?=\s)|\n[ \t\r]*\n|\x1d++""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 LABEL_NEXT = re.compile(r"\s+(?:Nos?\.\s?\d|[B-HJ-Z](?![\w'.]))")  # Pat. No. 5, App. B
+_ANSWERED = re.compile(r"\b(?:said|says?|answered|replied|told|vote[sd]?|shouted)\W+no$")
+_SECONDS = re.compile(r"\d\s?sec$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
@@ -87,8 +89,10 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
         if not is_signed(text, match.start() - len(form), match.start() + 1):
             return True
     key = form.lower()
-    if key in TITLES:
+    if key in TITLES and not _SECONDS.search(window):
         return False
+    if key == "no" and _ANSWERED.search(window):
+        return True
     # 9 p.m. Grace left; not 9 p.m. Monday, 9 p.m. ET
     if key == "etc" or (
         key in ("a.m", "p.m", "am", "pm") and rest.islower() and first + rest not in DAYS
