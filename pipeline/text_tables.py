@@ -64,14 +64,13 @@ def write_text_tables(folder: Path, language: Language, without: Collection[str]
     rules.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    is_english = language in (US, GB)
-    g2p = G2P.load(language, without=without if is_english else ())
+    g2p = G2P.load(language, without=without if language in (US, GB) else ())
     write_rules(folder / f"{language}.rules", *rule_roots(g2p))
     # texts by which a port checks itself: prose for every language, words where there are lists
     texts = [*port_texts("text")]
     _write_arrays(folder, language)
     (folder / f"{language}.words").write_bytes(words_file(language))
-    if is_english:
+    if language in (US, GB):
         texts += words_to_check(language)
     rows = (
         f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n"
