@@ -72,7 +72,7 @@ def write_text_tables(folder: Path, language: Language, without: Collection[str]
     _write_arrays(folder, language)
     (folder / f"{language}.words").write_bytes(words_file(language))
     if is_english:
-        texts += words_to_check(language)
+        texts += words_to_check(language)  # type: ignore[arg-type]
     rows = (
         f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n"
         for text in texts
