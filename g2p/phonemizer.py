@@ -206,12 +206,11 @@ class G2P:
         if kind not in (US, GB):
             if fallback is not None or unk is not None or without:
                 raise InputError(
-                    f"{kind} has a network of its own, which leaves no word unknown: fallback, unk and without"
-                    " are for English"
+                    f"{kind} leaves no word unknown: fallback, unk and without are for English"
                 )
-            by_rule = cls.__new__(cls)
-            by_rule._set(*_stages(kind, user.words), kind, user.phrases)
-            return by_rule
+            other = cls.__new__(cls)
+            other._set(*_stages(kind, user.words), kind, user.phrases)
+            return other
         if unk is not None and (
             not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")
         ):

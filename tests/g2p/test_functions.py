@@ -102,10 +102,6 @@ def said(language):
     return lambda text: " ".join(token.text for token in read(text).tokens)
 
 
-def sounds(language):
-    return lambda word: load(language)._reader.sounds(word).partition("/")[0]
-
-
 def sense(word, sentence):
     words, senses = sentence.split(), lexicon("us").find(word).senses
     place = sentence.lower().split().index(word)
@@ -161,8 +157,6 @@ FUNCTIONS = {
     "kept": kept,
     "plural": plural,
     "tokens": tokens,
-    "spanish": sounds("es"),
-    "italian": sounds("it"),
     "normalize gb": lambda text: " ".join(
         token.text for token in normalize(text, dialect="gb").tokens
     ),

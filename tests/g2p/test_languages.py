@@ -204,7 +204,7 @@ def test_bad_input_is_one_line():
         G2P.load("hi")
     assert "\n" not in str(told.value)
     pytest.raises(InputError, G2P.load, "es", fallback=lambda word: None).match(
-        "es is read by rule"
+        "es leaves no word unknown"
     )
     pytest.raises(InputError, G2P.load, "it", {"x": "ж"}).match("entry 1: 'ж'")
     with pytest.raises(InputError, match="the text is None"):

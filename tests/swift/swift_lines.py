@@ -7,7 +7,7 @@ import re
 
 from kokoro_ane.g2p.bundled import DATA
 from kokoro_ane.pipeline.text_tables import MARKED
-from tests.g2p.espeak import SENTENCES
+from tests.g2p.espeak import LANGUAGES, SENTENCES
 from tests.g2p.lines import PATTERNS, filled, sentence
 from tests.g2p.typed import FOLDER, read_lines, rows
 from training.fit_statistics import WORDS
@@ -25,14 +25,14 @@ def lines(language, count, seed=0):
     )
     pieces = [row[3] for row in rows("normalize_cases") if row[2] == language]
     pieces += [line.text for line in read_lines() if line.dialect == language] + list(MARKED[:-1])
-    own = {"es": "spanish", "it": "italian", "fr": "french", "pt": "portuguese"}.get(language)
+    own = LANGUAGES[language].name if language in LANGUAGES else ""
     pieces += [
         row[-1]
         for path in sorted(FOLDER.glob("heteronyms_*.tsv"))
         for row in rows(path.stem)[1:]
         if not own
     ]
-    for path in sorted(SENTENCES.glob(f"{own}*.txt")):
+    for path in sorted(SENTENCES.glob(f"{own}*.txt")) if own else ():
         pieces += path.read_text(encoding="utf-8").splitlines()
     words = (
         re.findall(r"[^\W\d_]{2,}", (DATA / f"{own}.json").read_text(encoding="utf-8"))
