@@ -1,21 +1,46 @@
 """The chain in PyTorch at exact length: the encoder as it is exported, the vocoder in the layout
 made for a processor (vocoder/eager.py).
 
-opened = open_chain(Request(checkpoint, Path("build")))
-
-In the streaming layout the vocoder gives its samples window by window (torch_streaming.py).
+    opened = open_chain(Request(checkpoint, Path("build")))
+    # of the streaming layout: all but the generator's second stage at once, that window by window
+    for samples in opened.vocoder.pieces(features, style, frames): play(samples)
 """
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from kokoro_ane.core.contract import STREAMED, PackedLayout
+from kokoro_ane.core.contract import (
+    COLUMNS_PER_FRAME,
+    COLUMNS_PER_STEP,
+    FRAME_SAMPLES,
+    SPECTRUM_CHANNELS,
+    STEPS_PER_FRAME,
+    STREAMED,
+    STREAMING,
+    PackedLayout,
+)
+from kokoro_ane.core.layers import Mask
 from kokoro_ane.encoder.functions import torch_encoder
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened
-from kokoro_ane.vocoder.decoder import Vocoder, unpack
-from kokoro_ane.vocoder.eager import EagerVocoder
-from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from kokoro_ane.vocoder.decoder import STAGE_SLOPE, Vocoder, unpack, unpack_frames
+from kokoro_ane.vocoder.eager import EagerVocoder, last_channels
+from kokoro_ane.vocoder.packing import (
+    Array,
+    VocoderInputs,
+    pack,
+    pack_utterance,
+    unpacked_spectrum,
+)
+from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
+from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
+from kokoro_ane.vocoder.streaming.streaming_layers import FORMS
+from kokoro_ane.vocoder.streaming.streaming_model import SecondStage, Told
+from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, MEASURED, windows
 
 
 class EagerBackend:
@@ -41,15 +66,101 @@ class EagerBackend:
         return self.eager(asr, f0, energy, style, spectrum).flatten()
 
 
+class StreamingBackend:
+    """A VocoderBackend that computes the generator's second stage window by window; any cut gives
+    the same samples.
+
+    Up to `measured` frames that stage's statistics are not told but measured: there a prediction
+    errs most, and there is least to wait for.
+    """
+
+    arrays = False
+    buckets: tuple[int, ...] | None = None
+
+    def __init__(
+        self,
+        vocoder: Vocoder,
+        predictor: StatisticsPredictor,
+        hidden_dim: int,
+        measured: int = MEASURED,
+        *,
+        layout: str = STREAMING,
+    ) -> None:
+        self.source = vocoder.generator.m_source.host
+        self.eager, self.measured = EagerVocoder(vocoder), measured
+        form = FORMS[layout]()
+        self.decoder = DecoderFunction(vocoder, predictor, hidden_dim, form).eval()
+        second = SecondStage(vocoder, predictor.centres, form).eval()
+        self.second = second.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def pack(self, inputs: VocoderInputs) -> Tensor:
+        """features [1, channels, 1, F + 1]."""
+        return torch.from_numpy(pack_utterance(inputs, inputs.frames))
+
+    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+        """Waveform [600F], in the windows that are the least work."""
+        return torch.cat(list(self.pieces(features, style, frames, first=None)))
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """Waveform [600F] of features, for a judge."""
+        return self.run(
+            self.pack(inputs), torch.as_tensor(inputs.style)[:, :, None, None], inputs.frames
+        ).numpy()
+
+    @torch.no_grad()
+    def pieces(
+        self,
+        features: Array,
+        style: Array,
+        frames: int,
+        first: int | None = FIRST,
+        longest: int = LONGEST,
+    ) -> Iterator[Tensor]:
+        """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of
+        windows (vocoder.streaming.windows).
+        """
+        features, style = torch.as_tensor(features), torch.as_tensor(style)
+        *parts, rows = features.split(self.decoder.sizes, dim=1)
+        spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))
+        spectrum = last_channels(spectrum[:, :, None, : COLUMNS_PER_FRAME * frames + 1])
+        asr, f0, energy, values = unpack_frames(*parts)
+        affines = self.eager.affines(style)
+        mixed = self.eager.decoded(asr, f0, energy, affines)
+        # [1, C, 1, 20F]
+        entering = self.eager.generator.stage(0, mixed, affines, spectrum)
+        entering = F.leaky_relu(entering, STAGE_SLOPE)
+        # a short utterance is computed at once, with its own statistics
+        if frames <= self.measured:
+            yield self.eager.generator.last_stage(entering, affines, spectrum).flatten()
+            return
+        mask = Mask.of(values)
+        shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
+        # [1, 22 * 6, 1, 20 (F + 1)]
+        rows = rows.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
+        pooled = self.decoder.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
+        _, style_affine = self.decoder.style_affines(style)
+        affine = self.decoder.affine(pooled, shares, style, style_affine)
+        for window in windows(frames, first, longest):
+            start, end = window.start, window.start + window.frames
+            shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
+            columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]
+            # Each window takes the affines from the first norm on.
+            affine_rows = Told(affine, self.second.sizes)
+            samples = self.second(
+                last_channels(shown), last_channels(columns), affine_rows
+            ).flatten()
+            # without the halo that the convolutions read on either side
+            yield samples[
+                FRAME_SAMPLES * (window.begin - start) : FRAME_SAMPLES * (window.end - start)
+            ]
+
+
 def open_chain(request: Request) -> Opened:
     """The two models of the checkpoint: runtimes.registry."""
     checkpoint, made_of = request.checkpoint, {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
     vocoder, hidden_dim = Vocoder.of(checkpoint), checkpoint.config.hidden_dim
     if request.layout not in STREAMED:
         return Opened(torch_encoder(checkpoint), EagerBackend(vocoder, hidden_dim), made_of)
-    from kokoro_ane.runtimes.torch_streaming import StreamingBackend
-    from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
-
     predictor = predictor_of(checkpoint)
     backend = StreamingBackend(vocoder, predictor, hidden_dim, layout=request.layout)
     made_of["statistics"] = predictor.sha256

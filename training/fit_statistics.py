@@ -279,9 +279,8 @@ class Teacher:
 
         from kokoro_ane.core.contract import COLUMNS_PER_STEP, SPECTRUM_CHANNELS
         from kokoro_ane.core.layers import NORM_EPSILON, Mask
-        from kokoro_ane.vocoder.packing import VocoderInputs
+        from kokoro_ane.vocoder.packing import SPECTRUM_ROWS, VocoderInputs, pack_utterance
         from kokoro_ane.vocoder.render import reference_arguments
-        from kokoro_ane.vocoder.streaming.streaming_package import SPECTRUM_ROWS, pack_utterance
 
         inputs = VocoderInputs(
             *(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in arrays)

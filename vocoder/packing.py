@@ -14,10 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
+from kokoro_ane.core.contract import (
+    COLUMNS_PER_FRAME,
+    COLUMNS_PER_STEP,
+    PROSODY_PER_FRAME,
+    SPECTRUM_CHANNELS,
+)
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.steps import require_shape
 
+SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME  # of features
 FIELDS = ("asr", "f0_hz", "energy", "style", "spectrum")
 Array = Any  # np.ndarray or torch.Tensor; all five of one kind
 
@@ -106,3 +112,21 @@ def packed_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
     """
     missing = per_frame * (bucket + 1) - part.shape[-1]
     return np.pad(part, ((0, 0), (0, 0), (0, missing))).reshape(1, -1, bucket + 1)
+
+
+def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
+    """Features of the streaming layout [1, channels, 1, B + 1]: `pack`'s, but each six columns
+    of the spectrum stand as six rows of 20 (B + 1) columns.
+    """
+    packed = pack(inputs, bucket)
+    others, spectrum = packed[:, :-SPECTRUM_ROWS], packed[:, -SPECTRUM_ROWS:]
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, -1, COLUMNS_PER_STEP)
+    spectrum = spectrum.transpose(0, 1, 3, 2)  # [1, 22, 6, 20 (B + 1)]
+    return np.concatenate([others, spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)
+
+
+def unpacked_spectrum(features: np.ndarray) -> np.ndarray:
+    """Features of the streaming layout -> [1, 22, 120 (B + 1)]."""
+    # [1, 22, 6, 20 (B + 1)]
+    rows = features[:, -SPECTRUM_ROWS:].reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_STEP, -1)
+    return rows.transpose(0, 1, 3, 2).reshape(1, SPECTRUM_CHANNELS, -1)

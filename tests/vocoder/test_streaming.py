@@ -26,9 +26,9 @@ from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.pipeline.synthesis import Player, SynthesisStats
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.registry import Opened
-from kokoro_ane.runtimes.torch_streaming import StreamingBackend
+from kokoro_ane.runtimes.torch_runtime import StreamingBackend
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import FIELDS
+from kokoro_ane.vocoder.packing import FIELDS, SPECTRUM_ROWS, pack_utterance
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import (
     load_predictor,
@@ -39,7 +39,6 @@ from kokoro_ane.vocoder.streaming.statistics_file import predictor_path
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv, PhaseUp
 from kokoro_ane.vocoder.streaming.streaming_model import bias_of, stage_norms
-from kokoro_ane.vocoder.streaming.streaming_package import SPECTRUM_ROWS, pack_utterance
 from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, windows
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
@@ -256,7 +255,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     heard = []
     monkeypatch.setattr(SynthesisStats, "heard", lambda self, samples: heard.append(samples))
     monkeypatch.setattr(
-        "kokoro_ane.runtimes.torch_streaming.StreamingBackend.__init__.__defaults__", (0,)
+        "kokoro_ane.runtimes.torch_runtime.StreamingBackend.__init__.__defaults__", (0,)
     )
     common = [TEXT, *f"--checkpoint {DEMO_VOICE} --runtime torch --quiet".split()]
     assert speak([*common, "--stream", "pcm"]) == 0

@@ -51,14 +51,12 @@ from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in, function_file
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
 from kokoro_ane.runtimes.registry import RUNTIMES
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import excerpt
+from kokoro_ane.vocoder.packing import excerpt, pack_utterance, unpacked_spectrum
 from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics, statistics_file
 from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 from kokoro_ane.vocoder.streaming.streaming_package import (
     StreamingPackage,
-    pack_utterance,
-    unpacked_spectrum,
 )
 from mlprogram import Program
 from mlprogram.examine.placement import forecast_placement

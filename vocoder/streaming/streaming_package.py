@@ -22,12 +22,10 @@ import numpy as np
 from kokoro_ane.core.contract import (
     AFFINE,
     COLUMNS_PER_FRAME,
-    COLUMNS_PER_STEP,
     DECODER,
     ENTERING,
     FEATURES,
     FRAME_SAMPLES,
-    SPECTRUM_CHANNELS,
     STEPS_PER_FRAME,
     STYLE,
     STYLE_AFFINE,
@@ -42,14 +40,14 @@ from kokoro_ane.vocoder.packing import (
     Array,
     VocoderInputs,
     as_array,
-    pack,
+    pack_utterance,
     packed_rows,
     require_finite,
+    unpacked_spectrum,
 )
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.streaming.windows import MEASURED, SIZES, fixed_windows
 
-SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
 # named inputs, and a hook where one is given -> named outputs
 Function = Callable[..., Mapping[str, Array]]
 Hook = Callable[..., None]
@@ -91,24 +89,6 @@ class Lengths:
         """Measure as few as there may be, to see windows in short utterances."""
         shortest = self.windows[0]
         return replace(self, utterance=tuple(each for each in self.utterance if each <= shortest))
-
-
-def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
-    """The decoder's features [1, channels, 1, B + 1]: vocoder.packing.pack's, but each six columns
-    of the spectrum stand as six rows of 20 (B + 1) columns.
-    """
-    packed = pack(inputs, bucket)
-    others, spectrum = packed[:, :-SPECTRUM_ROWS], packed[:, -SPECTRUM_ROWS:]
-    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, -1, COLUMNS_PER_STEP)
-    spectrum = spectrum.transpose(0, 1, 3, 2)  # [1, 22, 6, 20 (B + 1)]
-    return np.concatenate([others, spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)
-
-
-def unpacked_spectrum(features: np.ndarray) -> np.ndarray:
-    """The decoder's features -> [1, 22, 120 (B + 1)]."""
-    # [1, 22, 6, 20 (B + 1)]
-    rows = features[:, -SPECTRUM_ROWS:].reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_STEP, -1)
-    return rows.transpose(0, 1, 3, 2).reshape(1, SPECTRUM_CHANNELS, -1)
 
 
 @dataclass(frozen=True, eq=False)
