@@ -215,9 +215,9 @@ def chip_shares() -> tuple[list[str], dict[str, list[int]]]:
     table in docs/devices.md.
     """
     page = (DOCS / "devices.md").read_text(encoding="utf-8")
-    _, begun, table = page.partition("| layout, 30 s |")
+    _, begun, table = page.partition("| 13.5 s |")
     if not begun:
-        raise InputError("docs/devices.md: no table of shares at 30 s")
+        raise InputError("docs/devices.md: no table of shares at 13.5 s")
     rows = [
         [cell.strip(" `%") for cell in row.strip("|").split("|")]
         for row in (begun + table.split("\n\n")[0]).splitlines()
@@ -237,7 +237,7 @@ def draw_chips() -> Path:
         axis.bar_label(bars, fontsize=8)
     axis.set_xticks(range(len(chips)), chips)
     axis.set(ylabel="% of the arithmetic", ylim=(0, 100))
-    axis.set_title("forecast, pessimistic: stays on the Neural Engine at 30 s", fontsize=10)
+    axis.set_title("forecast, pessimistic: stays on the Neural Engine at 13.5 s", fontsize=10)
     axis.legend(ncols=3, loc="upper center")
     return saved(figure, "chips.png")
 

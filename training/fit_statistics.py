@@ -479,9 +479,8 @@ def errors(
     }
 
 
-@command
-def main(argv: list[str] | None = None) -> int:
-    """The command itself."""
+def arguments_of(argv: list[str] | None) -> Any:
+    """The command line. Raises InputError for counts and shares that are none."""
     parser = Parser("training.fit_statistics", __doc__)
     checkpoint_argument(parser)
     parser.add_argument(
@@ -523,7 +522,13 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
     if not 0 <= arguments.altered <= 1:
         raise InputError(f"--altered must be 0 to 1, not {arguments.altered}")
+    return arguments
 
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    arguments = arguments_of(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import (
