@@ -161,7 +161,7 @@ def domains_of(options: BundleOptions) -> tuple[str, ...]:
     """'chat,letters' -> both. InputError for one that the whitelist does not have."""
     from kokoro_ane.g2p.grammar.load import grammar_of
 
-    names = tuple(filter(None, map(str.strip, options.without_domain.split(","))))
+    names = tuple(options.without_domain.replace(",", " ").split())
     if names and options.text == WORDS:
         raise InputError("--without-domain is of the rules: a lexicon of words has no domains")
     grammar_of("us", names)

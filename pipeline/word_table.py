@@ -36,8 +36,8 @@ END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
 class Table:
     """Texts of a canonical code, the shortest code first, and the bits of each as text."""
 
-    texts: tuple[str, ...]
-    bits: tuple[str, ...]
+    texts: Sequence[str]
+    bits: Sequence[str]
 
     @classmethod
     def of(cls, texts: Sequence[str], lengths: Sequence[int]) -> "Table":
@@ -46,7 +46,7 @@ class Table:
         for before, length in pairwise((0, *lengths)):
             code = (code + 1) << (length - before)
             bits.append(f"{code:0{length}b}")
-        return cls(tuple(texts), tuple(bits))
+        return cls(texts, bits)
 
     @property
     def content(self) -> bytes:
