@@ -24,7 +24,6 @@ from kokoro_ane.core.commands import (
 from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, SECOND
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
-from kokoro_ane.eval import ENCODER, VOCODER
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         choices=(JUDGED, SECOND, BOTH),
-        help=f"texts and voices to judge on (default: {JUDGED}; of an encoder {BOTH})",
+        help=f"texts and voices to judge on (default: {BOTH}, 24 sentences each)",
     )
     parser.add_argument(
         "--seed",
@@ -188,8 +187,8 @@ def session(
     with ExitStack() as stack:
         # the clips too: their features' last bits hang on the number of threads
         stack.enter_context(shared_cores(arguments.workers))
-        of_encoder = getattr(arguments, "stage", VOCODER) == ENCODER
-        texts = arguments.set or (BOTH if of_encoder else JUDGED)
+        # 24 sentences leave a mean of 0.185 dB between 0.167 and 0.205; 48 decide
+        texts = arguments.set or BOTH
         clips = tuple(judged_clips(checkpoint, texts, arguments.clips))
         # Nothing is read, and nothing is left behind: figures of this run alone.
         if arguments.fresh:

@@ -109,8 +109,8 @@ def test_a_checkpoint_of_2_tb(name, tiny, tmp_path, capsys):
     for path in (folder / "voices").iterdir() if name.startswith("voices") else ():
         path.unlink()
     sparse(folder / name)
-    arguments = f"abc --phonemes --runtime torch --checkpoint {folder} -o {tmp_path}/a.wav".split()
-    assert import_module("kokoro_ane.pipeline.speak").main(arguments) == 2
+    flags = f"--runtime torch --layout padded --checkpoint {folder} -o {tmp_path}/a.wav".split()
+    assert import_module("kokoro_ane.pipeline.speak").main(["abc", "--phonemes", *flags]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

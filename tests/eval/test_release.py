@@ -110,7 +110,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(placed, measured, capsys)
     first = parsed(placed[1] / "release" / "decision.json")
     assert release(placed) == 3
     assert parsed(placed[1] / "release" / "decision.json") == first
-    assert len(measured) == 24
+    assert len(measured) == 48
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == (
         "SHIP",
         "padded-fp16",
@@ -146,7 +146,7 @@ def test_an_interrupted_level_goes_on_where_it_stopped(placed, measured, monkeyp
     assert not (placed[1] / "release" / "decision.json").exists()
     monkeypatch.setattr(execution, "judge_clip", honest)
     release(placed, "--methods", "fp16")
-    assert len(measured) == len(set(measured)) == 24
+    assert len(measured) == len(set(measured)) == 48
 
 
 def test_fresh_measures_again_and_leaves_nothing(placed, measured, capsys):
@@ -156,7 +156,7 @@ def test_fresh_measures_again_and_leaves_nothing(placed, measured, capsys):
     assert len(kept) > 24
     assert "the natural variation is measured: " in capsys.readouterr().err
     release(placed, "--methods", "fp16", "--fresh")
-    assert len(measured) == 48
+    assert len(measured) == 96
     assert sorted(cache.rglob("*")) == kept
     assert "the natural variation is measured\n" in capsys.readouterr().err
 
