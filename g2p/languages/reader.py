@@ -123,7 +123,8 @@ class LanguageReader:
             override = override_at(sentence.marked, token)
             phonemes, source, lost = self._read(token, override, sentence.marked.text)
             if override is not None and override.stress is not None:
-                phonemes = restress(phonemes, override.stress)
+                # in a form that its neighbours leave alone
+                phonemes = restress(self.language.joined(phonemes, "", ""), override.stress)
             unsaid += lost
             if phonemes:
                 start, end = (

@@ -2,7 +2,7 @@
 random ones from a seed.
 
     # exit 0: no exception, no word lost unnamed
-    python -m tests.g2p.lines --texts 100000 [--seed 0] [--languages us,gb,es,it]
+    python -m tests.g2p.lines --texts 100000 [--seed 0] [--languages us,gb,es,it,fr,pt]
 
     for line in lines(100_000, seed=0): ...
     problems(g2p, line)  # [] or what is wrong with the answer
@@ -282,7 +282,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(prog="tests.g2p.lines", description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--languages", default="us,gb,es,it")
+    parser.add_argument("--languages", default="us,gb,es,it,fr,pt")
     arguments = parser.parse_args(argv)
     readers = [reader(name) for name in arguments.languages.split(",")]
     generator, wrong = random.Random(arguments.seed), 0

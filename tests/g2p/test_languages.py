@@ -56,7 +56,7 @@ def test_french_words_meet_as_in_espeak():
     assert said("les héros").phonemes == "le eʁˈo"
     assert said("les hommes").phonemes == "lez ˈɔm"
     assert said("l'ami d'Antoine, un petit homme.").phonemes == "lamˈi dɑ̃twˈan, œ̃ pətˈit ˈɔm."
-    assert said("[26](digits)").phonemes == "dˈø sˈis"
+    assert said("[26](digits) [les](2) amis").phonemes == "dˈø sˈis lˈe amˈi"
     assert said("La SNCF").words[-1].phonemes == "ˌɛsˌɛnsˌeˈɛf"
 
 
