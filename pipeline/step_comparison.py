@@ -7,8 +7,7 @@ or the stored vectors'.
     print_rows("KokoroVocoder-fp16 against upstream", rows)
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,10 +40,6 @@ class StepRow:
     parts_at: int | None = None
     note: str = ""
     where: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
 
     def cells(self) -> tuple[str, ...]:
         """For a table."""

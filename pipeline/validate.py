@@ -12,6 +12,7 @@ figures (.json) and a plot (.png).
 """
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -203,7 +204,7 @@ def main(argv: list[str] | None = None) -> int:
     rows = judged(runs, arguments.arithmetic)
     bad, figures = {}, {}
     for name, compared in rows.items():
-        bad[name], figures[name] = first_bad(compared), [row.as_dict() for row in compared]
+        bad[name], figures[name] = first_bad(compared), [asdict(row) for row in compared]
         print_rows(f"{name} against upstream", compared)
         outcome = "every compared intermediate keeps its limit"
         print(f"{name}: {f'the first bad stage is {bad[name]}' if bad[name] else outcome}")

@@ -13,6 +13,7 @@ step agrees. Exit 1: a step does not. Exit 2: bad input. A pipe's last line is o
 """
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         }
     rows = check_vectors(folder, chain, packages)
     print_rows(f"{folder}, every step replayed on its stored inputs", rows)
-    missed = [row.as_dict() for row in rows if row.verdict != GOOD]
+    missed = [asdict(row) for row in rows if row.verdict != GOOD]
     more |= {"tensors": len(rows), "missed": missed}
     meaning = f"{len(missed)} of {len(rows)} tensors differ"
     return conclude(arguments, more, EXIT_REJECTED if missed else EXIT_GOOD, meaning)
