@@ -418,18 +418,13 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     name, voice = library.chosen(options.voice)
     opened.require_voice(name)
 
-    @cache
-    def voice_named(other: str) -> "np.ndarray":
-        """A voice that there is, and that the vocoder knows."""
-        table = library.blend(other)
-        opened.require_voice(other)
-        return table
-
+    voice_named = cache(lambda other: library.blend(opened.require_voice(other)))
     # a dialect that was asked for holds for every voice
     language_of = None if options.dialect else voice_language
     # what the text names is refused before anything is spoken; a pipe's text is not there yet
     if isinstance(text, str) and not options.phonemes:
         for other in voices_in(text):
+            library.blend(other)  # is there, before it is asked whether the statistics know it
             voice_named(other)
             (language_of or str)(other)
     program, models = None, dict(opened.made_of)

@@ -152,7 +152,7 @@ def test_a_product_is_judged_named_and_bundled(chain_build, measured, capsys):
         SHIP,
         "padded-fp16+fp16",
         False,
-        24,
+        48,
     )
     assert named["bytes"] == sum(named["parts"].values())
     assert {"encoder", "vocoder", "text", "voice"} == set(named["parts"])
