@@ -147,7 +147,7 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
     assert snr_db(predictor(inputs[None])[0], found) > 90
     log_variances = np.split(found - measured[1], 2)[1]
     # one sentence of 2 s; the file's are longer
-    assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["error"]
+    assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["errors"]["all"]
 
 
 def test_any_cut_gives_the_same_samples(vocoder, checkpoint, speech, predictor):
