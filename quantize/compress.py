@@ -293,15 +293,18 @@ class CompressedStage:
     def contract(self, part: Part) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
         parent, contract = self.parent_of(*part.functions), self.inside.contract(part)
-        modules = [self.function(name).module for name in part.functions]
-        stored = {form.label for module in modules for form in stored_forms(module)}
-        if not isinstance(self.plain, EncoderStage):
+        compression = self.level.as_dict()
+        if isinstance(self.plain, EncoderStage):
+            modules = [self.function(name).module for name in part.functions]
+            labels = {form.label for module in modules for form in stored_forms(module)}
+            compression["compressed_ops"] = len(labels)  # of two packages each has its own
+        else:
             # predicted statistics that a level corrects stay the parent's
             contract |= {"inputs": parent.inputs, "outputs": parent.outputs}
         return contract | {
             "method": self.level.method.name,
             "parent_sha256": parent.package_sha256,
-            "compression": self.level.as_dict() | {"compressed_ops": len(stored)},
+            "compression": compression,
         }
 
 
