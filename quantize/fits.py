@@ -9,8 +9,6 @@ A weight has the type that a package computes in, float16 or float32. Its rows, 
 are `axis` 0, and 1 of a transposed convolution's [I, O, 1, k].
 """
 
-from dataclasses import replace
-
 import numpy as np
 from torch import Tensor, nn
 
@@ -42,10 +40,10 @@ def form_of(
     match how:
         case IntegerWeights():
             form: StoredWeight | None = symmetric(weight, how.bits, how.block_of(width), axis)
-        case PaletteWeights() if how.gptq and fit is not None:
+        case PaletteWeights() if fit is not None:
             form = fit(weight, how)
         case PaletteWeights():
-            rows = row_palettes(weight.swapaxes(0, axis), replace(how, gptq=False))
+            rows = row_palettes(weight.swapaxes(0, axis), how)
             form = rows.with_index(rows.index.swapaxes(0, axis), axis)
         case OwnGrid():
             form = own_values(weight) or own_rows(weight)
@@ -61,8 +59,8 @@ def rows_of(layer: nn.Module, label: str = "") -> Integers:
     weight = layer.weight
     assert isinstance(weight, Tensor)
     axis = int(getattr(layer, "transposed", isinstance(layer, FrozenConvTranspose)))
-    form = form_of(weight.detach().half().numpy(), IntegerWeights(), None, axis, label)
-    assert isinstance(form, Integers)
+    form = symmetric(weight.detach().half().numpy(), 8, weight.shape[1 - axis], axis)
+    form.label = label
     return form
 
 
