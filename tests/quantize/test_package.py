@@ -405,10 +405,10 @@ class TestSensitivityCommand:
         )
         # other clips are measured anew, and what is no measurement is named
         measured_layers.clear()
-        assert self.run(copied, tmp_path, "--clips", "2") == 0
+        assert self.run(copied, tmp_path, "--int8-macs", "0.5", "--clips", "2") == 0
         assert len(measured_layers) > 50
         log.write_text("nonsense\n", encoding="utf-8")
-        assert self.run(copied, tmp_path) == 2
+        assert self.run(copied, tmp_path, "--int8-macs", "0.5") == 2
         assert "is not JSON" in capsys.readouterr().err
 
     def test_a_size_takes_palettes_and_float_inputs(
