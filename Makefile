@@ -55,7 +55,7 @@ bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test 
 controls: venv ## prove that the gates reject known errors and pass what does no harm
 	$(RUN) -m kokoro_ane controls $(checkpoint_flag)
 
-sensitivity: venv ## measure every layer, find a recipe for `mixed`, draw the curve
+sensitivity: venv ## measure every layer, find a recipe for `mixed`
 	$(RUN) -m kokoro_ane sensitivity $(checkpoint_flag) --build "$(OUT)"
 
 bench: venv ## speed and memory of the executor against eager PyTorch

@@ -103,14 +103,6 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     return product
 
 
-def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
-    """List the plots that quantize.sensitivity drew of this checkpoint's fp16 package."""
-    from kokoro_ane.quantize.locator import HALF, Request, default_layout
-
-    stem = Request(checkpoint, build, HALF, default_layout(checkpoint)).vocoder.stem
-    return sorted((build / "sensitivity").glob(f"{stem}-*.png"))
-
-
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
@@ -142,7 +134,7 @@ def main(argv: list[str] | None = None) -> int:
         product = product_of(arguments.build, checkpoint)
         clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
         heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
-        text = page(record, heard, curves_of(arguments.build, checkpoint), product).encode()
+        text = page(record, heard, product).encode()
         shipping = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"]
     with staged(html, OURS) as aside:
         aside.write_bytes(text)

@@ -1,15 +1,14 @@
 """The release report as one HTML page without a single outside reference: what a person decides
 from.
 
-    html = page(record, auditions, curves=[])
+    html = page(record, auditions)
 
 Order: the recommendation, what else is best, the table, size against quality, why not, the player,
-sentence by sentence, sensitivity, every figure, provenance. This file turns a decision into values;
+sentence by sentence, every figure, provenance. This file turns a decision into values;
 eval/page/report.html.jinja places and escapes them. Colours are the reader's, light or dark; a
 phone shows the table as cards (eval/page/report.css).
 """
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 PAGE = Path(__file__).resolve().parent / "page"
-MAX_PICTURE_BYTES = 250_000  # of one sensitivity curve
 UNFOLDED = ("pesq", "mcd_db")  # metrics whose strips are shown unfolded
 WORDED = ("tightest gate", "Neural Engine")  # columns whose cells may break
 COLUMNS = {
@@ -65,12 +63,9 @@ LEGEND = (
 def page(
     record: Record,
     auditions: Sequence[Audition],
-    curves: Sequence[Path],
     product: Record | None = None,
 ) -> str:
-    """The whole page. `curves` are the plots that quantize.sensitivity drew for this package,
-    `product` is report.product_of, where that can be said.
-    """
+    """The whole page. `product` is report.product_of, where that can be said."""
     levels, sounds = packed(record, auditions)
     strips = [
         plot | {"unfolded": metric in UNFOLDED}
@@ -94,11 +89,6 @@ def page(
         left_out=[name for name in order(record, auditions) if name not in levels],
         sounds=player_json(record, levels, sounds),
         strips=strips,
-        curves=[
-            {"name": path.name, "base64": base64.b64encode(path.read_bytes()).decode()}
-            for path in curves
-            if path.stat().st_size <= MAX_PICTURE_BYTES
-        ],
         figures=[every_figure(level) for level in judged_levels(record)],
         provenance=provenance(record),
     )

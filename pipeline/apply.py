@@ -80,16 +80,10 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
     from kokoro_ane.core.checks import Check
 
     compression, share = manifest.compression, manifest.package_bytes / parent_bytes
-    counts = f"{compression['compressed_ops']} compressed, {compression['kept_ops']} kept"
-    rows = [("weights of layers", counts, "as planned", "holds")]
+    rows = [("compressed weights", f"{compression['compressed_ops']}", "as planned", "holds")]
     if manifest.stage == VOCODER_NAME:
         rows.append(("int8 inputs", f"{compression['int8_inputs']}", "as planned", "holds"))
         rows.append(("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", ""))
-    else:
-        equal, weights = compression["equal_weights"], compression["compressed_weights"]
-        change = f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}"
-        lossless = "lossless" if compression["lossless"] else ""
-        rows.append(("weights equal to the bit; largest change", change, lossless, ""))
     for figure in manifest.checks["figures"]:
         rows.append((figure["name"], *Check(**figure).text(), "holds"))
     title = f"{manifest.package}  {manifest.package_bytes / 1e6:.2f} MB, {share:.3f} of its parent"

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
 from kokoro_ane.core.contract import (
     DEFAULT_BUCKETS,
+    ENCODER_NAME,
     G2P_NAME,
     ONE_FUNCTION,
     PADDED_BUCKETS,
     PADDED_TARGET,
     STREAMED,
     TOKEN_BUCKETS,
+    VOCODER_NAME,
 )
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.quantize.locator import default_layout
@@ -247,15 +249,10 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
                     f"--{name} belongs to the vocoder: the {options.stage} has one layout and"
                     " packages only"
                 )
-        checkpoint = open_checkpoint(options.checkpoint)
-        with quiet_coremltools():
-            from kokoro_ane.quantize.compress import build_encoder
-        return build_encoder(method, checkpoint, options.build)
     from kokoro_ane.quantize.recipe import recipe_for
 
     checkpoint = open_checkpoint(options.checkpoint)
     recipe = recipe_for(method, checkpoint, options.recipe)
-
     layout = options.layout or default_layout(checkpoint)
     if options.runtime != CORE_ML:
         from kokoro_ane.runtimes.onnx.onnx_levels import build_file
@@ -263,5 +260,6 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
         return [build_file(method, checkpoint, options.build, layout)]
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.quantize.compress import build_compressed
+    stage = VOCODER_NAME if options.stage == "vocoder" else ENCODER_NAME
     anew = not options.layout
-    return [build_compressed(method, checkpoint, options.build, recipe, layout, anew)]
+    return build_compressed(method, checkpoint, options.build, recipe, layout, anew, stage)

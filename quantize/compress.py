@@ -2,13 +2,14 @@
 layout or of the encoder, and one conversion. Nothing is executed to be built; what was built is
 read back and executed.
 
-    parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
-    pairs = build_encoder(STAGE_METHODS["encoder"]["w8g"], checkpoint, Path("build"))
+    [(parent, manifest)] = build_compressed(METHODS["w8"], checkpoint, Path("build"))
+    method = STAGE_METHODS["encoder"]["w8g"]
+    pairs = build_compressed(method, checkpoint, Path("build"), stage=ENCODER_NAME)
 """
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,8 +43,8 @@ from kokoro_ane.core.manifest import Manifest, describe_package, described, leve
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderStage, check_utterances
 from kokoro_ane.encoder.encoder_steps import Buckets, EncoderBackend, encode, whole_frames
 from kokoro_ane.encoder.functions import Encoder, torch_functions
-from kokoro_ane.quantize.level import Level, level_of, load_level, made_from, save_level
-from kokoro_ane.quantize.locator import FLOAT, HALF, Request, find_package, options_for
+from kokoro_ane.quantize.level import Level, level_of, load_level, save_level
+from kokoro_ane.quantize.locator import FLOAT, HALF, Request, options_for
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.quantize.recipe import Recipe, recipe_for
 from kokoro_ane.quantize.speech import check_speech
@@ -81,10 +82,12 @@ def build_compressed(
     recipe: Recipe | None = None,
     layout: str = DEFAULT_LAYOUT,
     anew: bool = False,
-) -> tuple[Manifest, Manifest]:
-    """Compress the vocoder in the layout of its uncompressed package, the parent; returns the
-    parent's manifest and the new one. The level's file is left beside the package, and taken from
-    there by another layout; `anew`: not by this one.
+    stage: str = VOCODER_NAME,
+) -> list[tuple[Manifest, Manifest]]:
+    """Compress the encoder, or the vocoder in the layout of its uncompressed package, the parent;
+    pairs of a parent's manifest and a new one, two where each function of the encoder has its own
+    package (iOS 17). The level's file is left beside the package, and taken from there by another
+    layout; `anew`: not by this one.
 
     Raises CheckFailed when a limit is missed or the package is not as planned. No package is left
     then.
@@ -92,31 +95,15 @@ def build_compressed(
     if method.parent is None:
         command = options_for(method, layout).command
         raise InputError(f"method {method.name!r} compresses nothing: `{command}` builds it")
-    parent = find_package(build, checkpoint, method_named(method.parent), layout)
-    level = level_for(method, checkpoint, build, recipe, anew)
-    return _converted(level, checkpoint, build, parent)[0]
-
-
-def build_encoder(
-    method: Method, checkpoint: Checkpoint, build: Path
-) -> list[tuple[Manifest, Manifest]]:
-    """Compress the encoder; pairs of a parent's manifest and a new one, two where each function has
-    its own package (iOS 17). Raises as build_compressed does.
-    """
-    request = Request(checkpoint, build)
-    parents = [request.manifest(path) for path in request.encoders]
+    request = Request(checkpoint, build, method.parent, layout)
+    paths = request.encoders if stage == ENCODER_NAME else (request.vocoder,)
+    parents = [request.manifest(path) for path in paths]
     for parent in parents:
         parent.verify()
-    level = level_for(method, checkpoint, build, anew=True, stage=ENCODER_NAME)
-    return _converted(level, checkpoint, build, *parents)
-
-
-def _converted(
-    level: Level, checkpoint: Checkpoint, build: Path, *parents: Manifest
-) -> list[tuple[Manifest, Manifest]]:
-    stage = CompressedStage.of(level, stage_of(checkpoint, parents[0]), *parents)
-    children = builder.build(stage, build)
-    return [(stage.parent_of(*child.functions), child) for child in children]
+    level = level_for(method, checkpoint, build, recipe, anew, stage)
+    compressed = CompressedStage.of(level, stage_of(checkpoint, parents[0]), *parents)
+    children = builder.build(compressed, build)
+    return [(compressed.parent_of(*child.functions), child) for child in children]
 
 
 def level_path(
@@ -138,14 +125,17 @@ def level_for(
     """The level from its file, or made and saved where there is none or it was made by other code.
     Raises InputError for a file that is damaged or of something else.
     """
-    path = level_path(method, checkpoint, build, stage)
+    path, recipe = (
+        level_path(method, checkpoint, build, stage),
+        recipe if method.by_recipe else None,
+    )
     if path.exists() and not anew:
         level = load_level(path, checkpoint, method, recipe)
         if level is not None:
             return level
         print(f"{path} was made by other code: making it again", file=sys.stderr)
     level = level_of(checkpoint, method, recipe, stage)
-    save_level(level, path, made_from(checkpoint, method, recipe))
+    save_level(level, path, checkpoint)
     return level
 
 
@@ -156,6 +146,7 @@ class LevelFile:
     """
 
     level: Level
+    plain: Any  # the checkpoint's Vocoder or Encoder
     checkpoint: Checkpoint
     path: Path
 
@@ -168,7 +159,9 @@ class LevelFile:
         path, recipe = level_path(method, checkpoint, build, named), recipe_for(method, checkpoint)
         if not path.exists():
             print(f"{path} does not exist: making it", file=sys.stderr)
-        return cls(level_for(method, checkpoint, build, recipe, stage=named), checkpoint, path)
+        level = level_for(method, checkpoint, build, recipe, stage=named)
+        plain = (Encoder if named == ENCODER_NAME else Vocoder).of(checkpoint)
+        return cls(level, plain, checkpoint, path)
 
     @property
     def manifest(self) -> Manifest:
@@ -193,12 +186,6 @@ class LevelFile:
             path=self.path,
             **describe_package(self.path),
         )
-
-    @property
-    def plain(self) -> Any:
-        """The checkpoint's Vocoder or Encoder."""
-        encoder = self.path.stem.startswith(ENCODER_NAME)
-        return Encoder.of(self.checkpoint) if encoder else Vocoder.of(self.checkpoint)
 
     @cached_property
     def network(self) -> Any:
@@ -305,11 +292,12 @@ class CompressedStage:
 
     def contract(self, part: Part) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
-        parent, compression = self.parent_of(*part.functions), self.level.as_dict()
-        contract = self.inside.contract(part)
+        parent, contract = self.parent_of(*part.functions), self.inside.contract(part)
+        compression = self.level.as_dict()
         if isinstance(self.plain, EncoderStage):
             modules = [self.function(name).module for name in part.functions]
-            compression |= weight_changes(self.level, self.plain.encoder, modules)
+            labels = {form.label for module in modules for form in stored_forms(module)}
+            compression["compressed_ops"] = len(labels)  # of two packages each has its own
         else:
             # predicted statistics that a level corrects stay the parent's
             contract |= {"inputs": parent.inputs, "outputs": parent.outputs}
@@ -366,27 +354,6 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
     if method.lossless:
         figures.append(Check("durations changed", moved, 0, False, "tokens"))
     return figures
-
-
-def weight_changes(level: Level, encoder: Encoder, modules: Iterable[nn.Module]) -> dict[str, Any]:
-    """How far a level moves the encoder's weights that one package's modules hold, for the
-    manifest; a change is a share of its tensor's largest.
-    """
-    equal, count, largest = 0, 0, 0.0
-    held = {form.label for module in modules for form in stored_forms(module)}
-    for path, exact, stored in level.pairs(encoder):
-        if level.forms[path].label not in held:
-            continue
-        weight = exact.astype(stored.dtype)
-        equal, count = equal + int((stored == weight).sum()), count + weight.size
-        largest = max(largest, float(np.abs(stored - weight).max() / np.abs(weight).max()))
-    return {
-        "lossless": level.method.lossless,
-        "compressed_ops": len(held),
-        "compressed_weights": count,
-        "equal_weights": equal,
-        "largest_weight_error": largest,
-    }
 
 
 def stored_forms(module: nn.Module) -> list[StoredWeight]:

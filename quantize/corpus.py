@@ -120,17 +120,7 @@ def speech_lines(name: str) -> list[Line]:
     ]
 
 
-class Said(NamedTuple):
-    """What an utterance says, without its features."""
-
-    id: str
-    text: str
-    phonemes: str
-
-
-def require_disjoint(
-    tuned: Iterable[Utterance], judged: Iterable[Utterance] | Iterable[Said]
-) -> None:
+def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
     """Raise InputError when an utterance of `tuned` has the text or the phonemes of one that is
     judged.
     """

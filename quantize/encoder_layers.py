@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import TUNING
 from kokoro_ane.core.layers import Conv, replace_module
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_stage import KEEP_FP32
@@ -25,7 +26,7 @@ from kokoro_ane.encoder.lstm import OneLSTM, PrefixLSTM, flagged
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit, Unfolded
 from kokoro_ane.quantize.plan import Layer, LayerPlan, is_fitted, planned
-from kokoro_ane.quantize.speech import tuning_speech
+from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.statistics import Reading, one_thread_each
 from kokoro_ane.quantize.stored_forms import OrderedLSTM, Rows
 
@@ -85,7 +86,7 @@ def encoder_fits(
 
     An LSTM multiplies its inputs and, one step later, its outputs. A layer that reads the style
     alone has one column a sentence and gets no fit. An embedding multiplies nothing and gets none
-    either. Raises InputError where the tuning set holds a judged sentence.
+    either.
     """
     fitted = {path for path, entry in plan.items() if is_fitted(entry.weights)}
     if not fitted:
@@ -101,7 +102,7 @@ def encoder_fits(
     backend = torch_backend(encoder, checkpoint.config)
     hooks = [layer.register_forward_hook(note) for layer in paths]
     with one_thread_each():
-        for one in tuning_speech(checkpoint):
+        for one in own_speech(checkpoint, TUNING):
             # the second half of a style row is the encoder's, the first the vocoder's
             style = style_row(checkpoint.blend(one.voice), len(one.phonemes))
             style = style[:, checkpoint.config.style_dim :]

@@ -1,7 +1,7 @@
 """Weights to stored forms: integers with scales, or indices into tables. These functions draw no
 random number and know nothing of layers.
 
-    form = form_of(weight, BlockWeights(bits=8, block=32))
+    form = form_of(weight, IntegerWeights(bits=8, block=32))
     form.array()                        # what a package computes with
     form_of(weight, OwnGrid())          # None where the weight stands on no grid of 8 bits
 
@@ -9,14 +9,11 @@ A weight has the type that a package computes in, float16 or float32. Its rows, 
 are `axis` 0, and 1 of a transposed convolution's [I, O, 1, k].
 """
 
-from dataclasses import replace
-
 import numpy as np
 from torch import Tensor, nn
 
 from kokoro_ane.quantize.methods import (
-    BlockWeights,
-    LinearWeights,
+    IntegerWeights,
     OwnGrid,
     PaletteWeights,
     Weights,
@@ -25,7 +22,7 @@ from kokoro_ane.quantize.palettes import Fit, row_palettes
 from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, Table
 from kokoro_ane.vocoder.eager import FrozenConvTranspose
 
-LEVELS = 256
+MOST = 127
 # How far a value may be off its grid, as a share of the row's largest weight: as much as float32
 # rounds a product and a norm. A step of the grid is 4e-3 of it.
 _NEAR = 1e-6
@@ -41,14 +38,12 @@ def form_of(
     """
     width = weight.shape[1 - axis]
     match how:
-        case LinearWeights():
-            form: StoredWeight | None = symmetric(weight, how.bits, width, axis)
-        case BlockWeights():
-            form = symmetric(weight, how.bits, how.block_of(width) or width, axis)
-        case PaletteWeights() if how.gptq and fit is not None:
+        case IntegerWeights():
+            form: StoredWeight | None = symmetric(weight, how.bits, how.block_of(width), axis)
+        case PaletteWeights() if fit is not None:
             form = fit(weight, how)
         case PaletteWeights():
-            rows = row_palettes(weight.swapaxes(0, axis), replace(how, gptq=False))
+            rows = row_palettes(weight.swapaxes(0, axis), how)
             form = rows.with_index(rows.index.swapaxes(0, axis), axis)
         case OwnGrid():
             form = own_values(weight) or own_rows(weight)
@@ -64,8 +59,8 @@ def rows_of(layer: nn.Module, label: str = "") -> Integers:
     weight = layer.weight
     assert isinstance(weight, Tensor)
     axis = int(getattr(layer, "transposed", isinstance(layer, FrozenConvTranspose)))
-    form = form_of(weight.detach().half().numpy(), LinearWeights(), None, axis, label)
-    assert isinstance(form, Integers)
+    form = symmetric(weight.detach().half().numpy(), 8, weight.shape[1 - axis], axis)
+    form.label = label
     return form
 
 
@@ -106,14 +101,12 @@ def own_rows(weight: np.ndarray) -> Integers | None:
     rows = [row for row in grids if row is not None]
     if len(rows) < len(grids):
         return None
-    values, scale, offset = (np.stack(part) for part in zip(*rows, strict=True))
-    tail = [1] * (weight.ndim - 1)
-    offset = offset.reshape(-1, *tail)
-    return Integers(values.reshape(weight.shape), scale.reshape(-1, *tail), offset=offset)
+    values, scale = (np.stack(part) for part in zip(*rows, strict=True))
+    return Integers(values.reshape(weight.shape), scale.reshape(-1, *[1] * (weight.ndim - 1)))
 
 
-def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
-    """The values uint8 [n], scale and offset of one row [n]; None where it has no grid."""
+def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32] | None:
+    """The values int8 [n] and the scale of one row [n]; None where it has no grid around 0."""
     levels = np.unique(row)
     near = _NEAR * float(np.abs(levels).max())
     gaps = np.diff(levels.astype(np.float64))
@@ -121,15 +114,14 @@ def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
     # no gap: all weights are alike, and one level suffices
     if not len(steps):
         level = row[0] if len(levels) and levels[0] else np.float32(1)
-        return np.rint(row / level).astype(np.uint8), np.float32(level), np.uint8(0)
+        return np.rint(row / level).astype(np.int8), np.float32(level)
     scale = float(steps.min())
     # the smallest gap gives the step roughly, a fit through all values gives it exactly
     for _ in range(3):
         whole = np.rint(levels / scale)
         scale = float((whole * levels).sum() / (whole**2).sum())
     whole = np.rint(levels / scale)
-    low = min(int(whole.min()), 0)
-    if max(int(whole.max()), 0) - low >= LEVELS or np.abs(whole * scale - levels).max() > near:
+    if np.abs(whole).max() > MOST or np.abs(whole * scale - levels).max() > near:
         return None
     # of the neighbouring float32 scales, the one by which most weights are equal to the bit
     nearest = np.float32(scale) + np.arange(-_TRIES, _TRIES + 1) * np.spacing(np.float32(scale))
@@ -137,4 +129,4 @@ def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
         int((whole.astype(np.float32) * np.float32(trial) == levels).sum()) for trial in nearest
     ]
     best = np.float32(nearest[int(np.argmax(equal))])
-    return (np.rint(row / scale) - low).astype(np.uint8), best, np.uint8(-low)
+    return np.rint(row / scale).astype(np.int8), best

@@ -2,7 +2,7 @@
 prepares the vocoder for int8 inputs. Every layout and runtime is made from the same level.
 
     level = level_of(checkpoint, METHODS["w8a8"])
-    save_level(level, path, made_from(checkpoint, METHODS["w8a8"], None))
+    save_level(level, path, checkpoint)
     vocoder = load_level(path, checkpoint, METHODS["w8a8"]).applied(Vocoder.of(checkpoint))
 
 plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py) -> fits
@@ -45,8 +45,9 @@ from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeigh
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv
 
-FORMAT = 1
 INT8_STEPS = 127
+DIVISOR = "divisor"  # in a level's file
+KINDS = {kind.__name__: kind for kind in (Integers, Table)}
 Network = TypeVar("Network", Vocoder, Encoder)
 Pair = tuple[str, np.ndarray, np.ndarray]
 
@@ -65,8 +66,7 @@ class Level:
     divisors: Mapping[str, Tensor]
     caps: Mapping[str, float]
     ranges: Mapping[str, float]
-    int8_macs_share: float
-    float_layers: int = 0  # whose weights stay in float by plan
+    int8_macs_share: float = 0.0
     recipe: Recipe | None = None
 
     def prepared(self, network: Network) -> Network:
@@ -85,9 +85,9 @@ class Level:
             self.attach(compressed.get_submodule(path), path)
         return compressed
 
-    def pairs(self, network: Network) -> Iterator[Pair]:
+    def pairs(self, vocoder: Vocoder) -> Iterator[Pair]:
         """Path and weights [O, I, ...] of every compressed layer, in float and as it is stored."""
-        prepared = self.prepared(network)
+        prepared = self.prepared(vocoder)
         for path, form in self.forms.items():
             layer = prepared.get_submodule(path)
             assert isinstance(layer.weight, Tensor)
@@ -123,15 +123,9 @@ class Level:
 
     def as_dict(self) -> dict[str, Any]:
         """What was done to weights and inputs, for the manifest."""
-        method, recipe = self.method, self.recipe
-        return {
-            "weights": asdict(method.weights) if method.weights else None,
-            "parts": {pattern: asdict(weights) for pattern, weights in method.parts},
-            "activations": asdict(method.activations) if method.activations else None,
-            "recipe": recipe.as_dict() if recipe else None,
-            "unfit_for_engine": method.unfit_for_engine,
+        return asdict(self.method) | {
+            "recipe": self.recipe.as_dict() if self.recipe else None,
             "compressed_ops": len(self.forms),
-            "kept_ops": self.float_layers,
             "int8_inputs": len(self.ranges),
             "int8_macs_share": round(self.int8_macs_share, 5),
         }
@@ -200,8 +194,7 @@ class Calibration:
                     f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in"
                     " all); none can be set"
                 )
-        in_float = sum(entry.weights is None for entry in plan.values())
-        level = Level(method, {}, divisors, caps, ranges, 0.0, in_float)
+        level = Level(method, {}, divisors, caps, ranges)
         # AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's voices
         # and suit other voices less.
         fitted = any(is_fitted(entry.weights) for entry in plan.values())
@@ -231,8 +224,10 @@ def level_of(
     """Compress the checkpoint's vocoder or encoder. Raises InputError for a recipe that does not
     fit, and CheckFailed where an input has no range or no weight is compressed.
     """
-    of_stage = _encoder_level if stage == ENCODER_NAME else _vocoder_level
-    level = of_stage(checkpoint, method, recipe if method.by_recipe else None)
+    if stage == ENCODER_NAME:
+        level = _encoder_level(checkpoint, method)
+    else:
+        level = _vocoder_level(checkpoint, method, recipe)
     if not level.forms:
         raise CheckFailed(f"{method.name} compresses no weight; the package was not kept")
     return level
@@ -249,11 +244,11 @@ def _vocoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None
     return replace(level, int8_macs_share=int8_macs_share(plan, layers), recipe=recipe)
 
 
-def _encoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> Level:
+def _encoder_level(checkpoint: Checkpoint, method: Method) -> Level:
     encoder = with_stored_lstms(Encoder.of(checkpoint))
     plan = encoder_plan(method, encoder)
     forms = _forms(encoder, plan, encoder_fits(checkpoint, encoder, plan).get)
-    return Level(method, forms, {}, {}, {}, 0.0, len(plan) - len(forms), recipe)
+    return Level(method, forms, {}, {}, {})
 
 
 def _forms(
@@ -291,32 +286,21 @@ def _forms(
 
 # -- the file --------------------------------------------------------------------------------------
 
-PARTS = ("values", "scale", "offset", "index", "entries")
-DIVISOR = "divisor"
 
-
-def save_level(level: Level, path: Path, made: Mapping[str, Any]) -> None:
-    """Write one safetensors file, aside and renamed. `made`: what it was made from."""
+def save_level(level: Level, path: Path, checkpoint: Checkpoint) -> None:
+    """Write one safetensors file, aside and renamed."""
     from safetensors.numpy import save
 
-    tensors: dict[str, np.ndarray] = {}
-    plan: dict[str, dict[str, Any]] = {}
+    tensors = {f"{name}.{DIVISOR}": value.numpy() for name, value in level.divisors.items()}
     for name, form in level.forms.items():
-        for part, tensor in form.named_buffers():
-            tensors[f"{name}.{part}"] = tensor.numpy()
-        kind = "integers" if isinstance(form, Integers) else "table"
-        more = {"bits": form.bits} if isinstance(form, Integers) else {"axis": form.axis}
-        plan[name] = {"kind": kind, "label": form.label, **more}
-    tensors |= {f"{name}.{DIVISOR}": value.numpy() for name, value in level.divisors.items()}
+        tensors |= {f"{name}.{part}": tensor.numpy() for part, tensor in form.named_buffers()}
     words = {
-        "format": FORMAT,
-        "plan": plan,
+        "plan": {name: form.settings for name, form in level.forms.items()},
         "caps": dict(level.caps),
         "ranges": dict(level.ranges),
         "int8_macs_share": level.int8_macs_share,
-        "float_layers": level.float_layers,
-        "made": dict(made),
-        "sha256": _hash_of(tensors),
+        "made": made_from(checkpoint, level.method, level.recipe),
+        "sha256": hashlib.sha256(save(tensors)).hexdigest(),
     }
     with staged(path) as aside:
         aside.write_bytes(save(tensors, metadata={"level": json.dumps(words, sort_keys=True)}))
@@ -324,7 +308,6 @@ def save_level(level: Level, path: Path, made: Mapping[str, Any]) -> None:
 
 def made_from(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> dict[str, Any]:
     """What a level depends on: the same makes the same integers."""
-    recipe = recipe if method.by_recipe else None
     settings = json.dumps([asdict(method), recipe.as_dict() if recipe else None], sort_keys=True)
     return {
         "checkpoint": checkpoint.content_sha256,
@@ -341,47 +324,36 @@ def load_level(
     or altered, or of another checkpoint, method or recipe.
     """
     from safetensors import SafetensorError, safe_open
+    from safetensors.numpy import save
 
     again = f"run `kokoro-ane quantize --method {method.name}` again"
     try:
         with safe_open(path, framework="numpy") as file:
             words = json.loads((file.metadata() or {})["level"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        plan, sha256 = words["plan"], words["sha256"]
+        made, sha256 = words["made"], words["sha256"]
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as problem:
         raise InputError(f"{path} is no level's file ({problem}): {again}") from None
-    if words.get("format") != FORMAT or _hash_of(tensors) != sha256:
-        raise InputError(f"{path} was altered or is of another format: {again}")
+    if hashlib.sha256(save(tensors)).hexdigest() != sha256:
+        raise InputError(f"{path} was altered: {again}")
     expected = made_from(checkpoint, method, recipe)
-    differing = [key for key, value in expected.items() if words["made"].get(key) != value]
+    differing = [key for key, value in expected.items() if made.get(key) != value]
     if differing == ["code"]:
         return None
     if differing:
         raise InputError(f"{path} was made from another {differing[0]}: {again}")
-    forms = {
-        name: _form(entry, {part: tensors.get(f"{name}.{part}") for part in PARTS})
-        for name, entry in plan.items()
-    }
+    arrays: dict[str, dict[str, Any]] = {}
+    for name, array in tensors.items():
+        layer, _, part = name.rpartition(".")
+        arrays.setdefault(layer, {})[part] = array
     divisors = {
-        name.removesuffix(f".{DIVISOR}"): torch.from_numpy(value)
-        for name, value in tensors.items()
-        if name.endswith(f".{DIVISOR}")
+        layer: torch.from_numpy(parts.pop(DIVISOR))
+        for layer, parts in arrays.items()
+        if DIVISOR in parts
     }
-    counts = words["int8_macs_share"], words["float_layers"]
-    return Level(method, forms, divisors, words["caps"], words["ranges"], *counts, recipe)
-
-
-def _form(entry: Mapping[str, Any], parts: Mapping[str, Any]) -> StoredWeight:
-    if entry["kind"] == "integers":
-        return Integers(
-            parts["values"], parts["scale"], entry["label"], parts["offset"], entry["bits"]
-        )
-    return Table(parts["index"], parts["entries"], entry["axis"], entry["label"], parts["scale"])
-
-
-def _hash_of(tensors: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
-        digest.update(f"{name} {array.dtype} {array.shape}\0".encode() + array.tobytes())
-    return digest.hexdigest()
+    forms = {
+        layer: KINDS[settings.pop("kind")](**arrays[layer], **settings)
+        for layer, settings in words["plan"].items()
+    }
+    caps, ranges, share = (words[name] for name in ("caps", "ranges", "int8_macs_share"))
+    return Level(method, forms, divisors, caps, ranges, share, recipe)

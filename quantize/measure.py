@@ -1,39 +1,33 @@
 """The log-spectral distance that one level on one layer makes, for every layer. Each is written as
 soon as it is measured, so an interrupted run goes on where it stopped.
 
-    trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3, levels=levels)
-    for entry in measured(trials, Path("build/sensitivity/kokoro-int8.jsonl"), levels): ...
+    trials = LayerTrials.of(checkpoint, layers, clips=3, levels=LEVELS_FOR[SIZE])
+    for entry in measured(trials, LEVELS_FOR[SIZE], Path("build/sensitivity")): ...
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.data_files import conform, parse_json
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.quantize.level import Calibration
-from kokoro_ane.quantize.methods import (
-    LIKE,
-    METHODS,
-    SCHEMES,
-    Activations,
-    PaletteWeights,
-    is_strided,
-)
+from kokoro_ane.quantize.methods import LIKE, METHODS, SCHEMES, PaletteWeights, is_strided
 from kokoro_ane.quantize.plan import (
     Layer,
+    by_level,
     can_be_fitted,
     can_be_int8,
     is_fitted,
     pays,
-    planned,
 )
+from kokoro_ane.quantize.sources import source_sha256
 from kokoro_ane.quantize.speech import FIRST_SEED, calibration_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
@@ -42,10 +36,8 @@ from kokoro_ane.vocoder.render import render_reference
 N_FFT, HOP_SAMPLES = 1024, 256
 # power floor below the mean of the active frames; active = this far below the loudest
 FLOOR_DB, ACTIVE_DB = 50.0, 40.0
-FORMAT = 3
 EXCERPT_FRAMES = 80  # two seconds of each of the longest sentences
 OTHER_NOISE = 500  # added to a sentence's seed
-SKIPPED = 13  # sentences that are read besides those measured on, to find long ones
 
 
 def spectral_distance_db2(reference: np.ndarray, candidate: np.ndarray) -> float:
@@ -65,8 +57,7 @@ def _power(samples: np.ndarray) -> torch.Tensor:
     return torch.stft(signal, N_FFT, HOP_SAMPLES, N_FFT, window, return_complex=True).abs().square()
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One measurement: the distance that a level on one layer alone makes."""
 
     layer: str
@@ -76,11 +67,11 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class LayerTrials:
-    """Responsibilities: 1. the vocoder, what its layers read, the reference renders; 2. the
-    distance that a choice of levels makes; 3. what identifies the measurements.
+    """Responsibilities: 1. what the vocoder's layers read, the reference renders; 2. the distance
+    that a choice of levels makes; 3. what identifies the measurements.
     """
 
-    layers: tuple[Layer, ...]
+    layers: Mapping[str, Layer]
     calibration: Calibration
     clips: tuple[VocoderInputs, ...]
     references: tuple[np.ndarray, ...]
@@ -89,47 +80,30 @@ class LayerTrials:
     def of(
         cls,
         checkpoint: Checkpoint,
-        layers: tuple[Layer, ...],
-        settings: Activations | None,
+        layers: Mapping[str, Layer],
         clips: int,
         levels: tuple[str, ...],
     ) -> "LayerTrials":
-        """Prepare trials of these levels on sentences of the tuning set. `settings` None says that
-        no input will be int8.
-        """
+        """Prepare trials of these levels on the longest sentences of the tuning set."""
         plain = Vocoder.of(checkpoint)
-        every = [
-            planned(layer, SCHEMES[level].weights, SCHEMES[level].int8_input)
-            for layer in layers
+        plans = [
+            by_level(layer, level)
+            for layer in layers.values()
             for level in levels
             if changes(layer, level)
         ]
-        calibration = Calibration.of(checkpoint, plain, settings, every)
-        sentences = list(calibration_inputs(checkpoint, plain, drawn(settings, clips)))
-        chosen = longest(sentences, clips)
+        rounded = any(SCHEMES[level].int8_input for level in levels)
+        settings = METHODS["mixed"].activations if rounded else None
+        calibration = Calibration.of(checkpoint, plain, settings, plans)
+        chosen = longest(checkpoint, plain, clips)
         references = tuple(render_reference(plain, clip) for clip in chosen)
         return cls(layers, calibration, chosen, references)
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """Whose vocoder is measured."""
-        return self.calibration.checkpoint
-
-    @property
-    def settings(self) -> Activations | None:
-        """How inputs become int8."""
-        return self.calibration.settings
 
     def distance_db2(self, levels: Mapping[str, str]) -> float:
         """The mean distance from the reference over the clips, with the named layers at their
         levels and all others in float.
         """
-        layers = {layer.name: layer for layer in self.layers}
-        schemes = {name: SCHEMES[level] for name, level in levels.items()}
-        plan = {
-            name: planned(layers[name], scheme.weights, scheme.int8_input)
-            for name, scheme in schemes.items()
-        }
+        plan = {name: by_level(self.layers[name], level) for name, level in levels.items()}
         level = self.calibration.level(METHODS["mixed"], plan)
         return self._mean_distance_db2(level.applied(self.calibration.vocoder), self.clips)
 
@@ -137,55 +111,36 @@ class LayerTrials:
         """The same distance for the unchanged vocoder with other noise: the natural variation that
         a choice's distance is compared with.
         """
-        clips = len(self.clips)
-        others = calibration_inputs(
-            self.checkpoint,
-            self.calibration.vocoder,
-            drawn(self.settings, clips),
-            first_seed=FIRST_SEED + OTHER_NOISE,
-        )
-        return self._mean_distance_db2(self.calibration.vocoder, longest(list(others), clips))
+        plain = self.calibration.vocoder
+        seed = FIRST_SEED + OTHER_NOISE
+        others = longest(self.calibration.checkpoint, plain, len(self.clips), seed)
+        return self._mean_distance_db2(plain, others)
 
     def _mean_distance_db2(self, vocoder: Vocoder, clips: tuple[VocoderInputs, ...]) -> float:
-        pairs = zip(self.references, clips, strict=True)
-        distances = [
-            spectral_distance_db2(reference, render_reference(vocoder, clip))
-            for reference, clip in pairs
-        ]
-        return float(np.mean(distances))
+        renders = [render_reference(vocoder, clip) for clip in clips]
+        return float(np.mean(list(map(spectral_distance_db2, self.references, renders))))
 
-    def header(self) -> dict[str, Any]:
+    @property
+    def key(self) -> str:
         """What the measurements of two runs must share, so that one continues the other."""
-        return {
-            "format": FORMAT,
-            "checkpoint_sha256": self.checkpoint.content_sha256,
-            "clips": len(self.clips),
-            "frames": [clip.frames for clip in self.clips],
-            # through JSON, because tuples come back from the log as lists
-            "settings": json.loads(json.dumps(asdict(self.settings))) if self.settings else None,
-        }
-
-    def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Every (layer, level) that changes anything and is measured rather than derived."""
-        return [
-            (layer.name, level)
-            for layer in self.layers
-            for level in levels
-            if level not in LIKE and changes(layer, level)
-        ]
+        settings = self.calibration.settings
+        code = source_sha256("core", "encoder", "vocoder", "quantize")
+        parts = (
+            self.calibration.checkpoint.content_sha256,
+            code,
+            [clip.frames for clip in self.clips],
+            asdict(settings) if settings else None,
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def drawn(settings: Activations | None, clips: int) -> int:
-    """How many sentences are read to find the longest."""
-    return max(settings.clips if settings else 0, clips + SKIPPED)
-
-
-def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, ...]:
-    """The first EXCERPT_FRAMES of each of the `clips` longest sentences."""
-    return tuple(
-        excerpt(s, 0, min(EXCERPT_FRAMES, s.frames))
-        for s in sorted(sentences, key=lambda s: -s.frames)[:clips]
-    )
+def longest(
+    checkpoint: Checkpoint, vocoder: Vocoder, clips: int, first_seed: int = FIRST_SEED
+) -> tuple[VocoderInputs, ...]:
+    """The first EXCERPT_FRAMES of each of the `clips` longest sentences of the tuning set."""
+    sentences = list(calibration_inputs(checkpoint, vocoder, first_seed=first_seed))
+    chosen = sorted(sentences, key=lambda sentence: -sentence.frames)[:clips]
+    return tuple(excerpt(one, 0, min(EXCERPT_FRAMES, one.frames)) for one in chosen)
 
 
 def changes(layer: Layer, level: str) -> bool:
@@ -202,51 +157,38 @@ def changes(layer: Layer, level: str) -> bool:
         return can_be_int8(layer)
     if is_fitted(scheme.weights) and not can_be_fitted(layer):
         return False
-    return scheme.weights is not None and pays(layer, scheme.weights)
+    return scheme.weights is not None and pays(layer)
 
 
-def measured(trials: LayerTrials, log: Path, levels: tuple[str, ...]) -> Iterator[Entry]:
-    """Yield every measurement, those in `log` first. Each new one is written before it is
-    yielded.
+def measured(trials: LayerTrials, levels: tuple[str, ...], folder: Path) -> Iterator[Entry]:
+    """Yield a measurement for every layer and level that changes anything and is measured rather
+    than derived. Each new one is written before it is yielded; those in the trials' file are read.
     """
-    earlier = read_log(log, trials.header())
-    yield from earlier
-    done = {(entry.layer, entry.level) for entry in earlier}
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as stream:
-        if not earlier and not stream.tell():
-            print(json.dumps(trials.header()), file=stream, flush=True)
-        for layer, level in trials.tasks(levels):
-            if (layer, level) not in done:
-                entry = Entry(layer, level, trials.distance_db2({layer: level}))
-                print(json.dumps(asdict(entry)), file=stream, flush=True)
-                yield entry
+    from rich.console import Console
+    from rich.progress import track
 
-
-def read_log(log: Path, header: dict[str, Any]) -> list[Entry]:
-    """The measurements of an earlier run; a last line that was cut off is dropped. Raises
-    InputError when they are of another checkpoint or other settings.
-    """
-    if not log.exists() or not log.stat().st_size:
-        return []
-    try:
-        text = log.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{log} is not a file of measurements: give another --log") from None
-    whole = text[: text.rfind("\n") + 1]
-    lines = [
-        parse_json(line, str(log), ": delete it or give another --log")
-        for line in whole.splitlines()
+    tasks = [
+        (name, level)
+        for name, layer in trials.layers.items()
+        for level in levels
+        if level not in LIKE and changes(layer, level)
     ]
-    if (lines and lines[0] != header) or (not lines and not json.dumps(header).startswith(text)):
-        raise InputError(
-            f"{log} holds measurements of another checkpoint or with other settings: delete it or"
-            " give another --log"
-        )
-    for line in lines[1:]:
-        conform(line, Entry, str(log))
-    # the file is this checkpoint's, and its last line was cut off
-    if whole != text:
-        with log.open("r+b") as stream:
-            stream.truncate(len(whole.encode()))
-    return [Entry(**line) for line in lines[1:]]
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{trials.key}.jsonl"
+    with log.open("a+", encoding="utf-8") as stream:
+        stream.seek(0)
+        text = stream.read()
+        # a last line that was cut off is measured again
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        stream.truncate(len("".join(f"{line}\n" for line in lines)))
+        again = ": delete it and it is measured again"
+        earlier = [Entry(*parse_json(line, str(log), again)) for line in lines]
+        done = {(entry.layer, entry.level): entry for entry in earlier}
+        for name, level in track(
+            tasks, "layer by layer", console=Console(stderr=True), transient=True
+        ):
+            if (name, level) not in done:
+                entry = Entry(name, level, trials.distance_db2({name: level}))
+                print(json.dumps(entry), file=stream, flush=True)
+                done[name, level] = entry
+            yield done[name, level]

@@ -15,9 +15,8 @@ from kokoro_ane.core.errors import InputError
 
 ROWS = 1  # output channels that share a table in recipes of `mixed18`
 TABLE_SHARE = 0.025  # most bytes that tables may take, as a share of the indices'
-# Elements: a tensor up to this size saves nothing, because of its scales or palette and of the
-# alignment to 64 bytes.
-SMALL = 2048
+GROUPS = 32  # input channels that share a scale
+LEAST_BLOCK = 8  # input channels
 
 
 def _require(holds: bool, message: str) -> None:
@@ -25,50 +24,28 @@ def _require(holds: bool, message: str) -> None:
         raise InputError(message)
 
 
-def _require_size(keep_up_to: int) -> None:
-    message = f"keep_up_to is {keep_up_to}: a number of elements, 0 or more, is needed"
-    _require(keep_up_to >= 0, message)
-
-
 @dataclass(frozen=True)
-class LinearWeights:
-    """Weights as integers with one scale per output channel and zero point 0:
-    w = scale * q with |q| <= 2^(bits - 1) - 1. Tensors of at most `keep_up_to` elements stay in
-    float, in this scheme and in the others.
-    """
-
-    bits: int = 8
-    keep_up_to: int = SMALL
-
-    def __post_init__(self) -> None:
-        _require(self.bits == 8, f"linear weights of {self.bits} bits: only 8 is supported")
-        _require_size(self.keep_up_to)
-
-
-@dataclass(frozen=True)
-class BlockWeights:
-    """Weights as integers of 4 bits, in the encoder also of 8, with one scale for each block of
-    input channels of an output channel. Needs iOS 18.
+class IntegerWeights:
+    """Weights as integers with zero point 0: w = scale * q with |q| <= 2^(bits - 1) - 1, one scale
+    per output channel, or for each block of its input channels, which needs iOS 18.
 
     The block is the largest divisor of a layer's input channels up to `block`. A layer that has no
     divisor of 8 or more gets one scale per output channel. Example: with block=32, 512 input
     channels have 16 scales of 32, 90 channels have 3 of 30, and 22 channels have 1 of 22.
     """
 
-    bits: int = 4
-    block: int = 32
-    keep_up_to: int = SMALL
+    bits: int = 8
+    block: int = 0  # none
 
     def __post_init__(self) -> None:
-        _require(self.bits in (4, 8), f"block weights of {self.bits} bits: 4 or 8 is needed")
-        _require(self.block >= 8, f"block is {self.block}: 8 input channels or more are needed")
-        _require_size(self.keep_up_to)
+        _require(self.bits in (4, 8), f"integer weights of {self.bits} bits: 4 or 8 is needed")
+        message = f"block is {self.block}: 8 input channels or more are needed"
+        _require(self.block == 0 or self.block >= LEAST_BLOCK, message)
 
     def block_of(self, channels: int) -> int:
-        """The block of a layer with that many input channels; 0 means the whole channel."""
-        return next(
-            (size for size in range(min(self.block, channels), 7, -1) if channels % size == 0), 0
-        )
+        """The block of a layer with that many input channels, at most all of them."""
+        sizes = range(min(self.block, channels), LEAST_BLOCK - 1, -1)
+        return next((size for size in sizes if channels % size == 0), channels)
 
 
 @dataclass(frozen=True)
@@ -84,14 +61,12 @@ class PaletteWeights:
     """
 
     bits: int
-    keep_up_to: int = SMALL
     gptq: bool = False
     rows: int = 0
     int8_entries: bool = False
 
     def __post_init__(self) -> None:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
-        _require_size(self.keep_up_to)
 
     def rows_of(self, outputs: int, width: int, value_bytes: int = 2) -> int:
         """How many of `outputs` output channels, with `width` weights each, share a table."""
@@ -107,9 +82,6 @@ class OwnGrid:
     nothing is lost. A weight without such a grid stays in float.
     """
 
-    bits: int = 8
-    keep_up_to: int = SMALL
-
 
 # Layers whose inputs stay in float:
 # - the decoder's first one, whose weights cannot hold pitch in hertz beside the text's channels;
@@ -118,7 +90,7 @@ class OwnGrid:
 #   (docs/quantization.md); and the second, because AdaIN's epsilon fixes the scale of its input;
 # - the last stage's first layer that reads the spectrum.
 FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1")
-Weights = LinearWeights | BlockWeights | PaletteWeights | OwnGrid
+Weights = IntegerWeights | PaletteWeights | OwnGrid
 
 
 @dataclass(frozen=True)
@@ -176,7 +148,7 @@ class Scheme:
 SCHEMES = MappingProxyType(
     {
         "fp16": Scheme(None),
-        "w8": Scheme(LinearWeights()),
+        "w8": Scheme(IntegerWeights()),
         "p6": Scheme(PaletteWeights(6)),
         "p4": Scheme(PaletteWeights(4)),
         "p6_gptq": Scheme(PaletteWeights(6, gptq=True)),
@@ -185,7 +157,7 @@ SCHEMES = MappingProxyType(
         "p6g_gptq": Scheme(PaletteWeights(6, gptq=True, rows=ROWS)),
         "p4g_gptq": Scheme(PaletteWeights(4, gptq=True, rows=ROWS)),
         "p3g_gptq": Scheme(PaletteWeights(3, gptq=True, rows=ROWS)),
-        "w8a8": Scheme(LinearWeights(), int8_input=True),
+        "w8a8": Scheme(IntegerWeights(), int8_input=True),
     }
 )
 
@@ -242,17 +214,17 @@ _BLOCKS = (
 # very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so they have
 # integers instead.
 STRIDED = ("generator.ups.*", "generator.noise_convs.0")
-_STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
+_STRIDED = tuple((pattern, IntegerWeights()) for pattern in STRIDED)
 _ALL = (
     Method("fp16", "16-bit floats", parent=None),
-    Method("w8", "8-bit weights", weights=LinearWeights()),
+    Method("w8", "8-bit weights", weights=IntegerWeights()),
     Method("p8", "palette, 8 bits", weights=PaletteWeights(8), parts=_STRIDED),
     Method("p6", "palette, 6 bits", weights=PaletteWeights(6), parts=_STRIDED),
     Method("p4", "palette, 4 bits", weights=PaletteWeights(4), check_snr_db=0.0),
     Method(
         "w4",
         "4-bit weights in blocks",
-        weights=BlockWeights(),
+        weights=IntegerWeights(4, GROUPS),
         target="iOS18",
         unfit_for_engine=_BLOCKS,
         check_snr_db=0.0,
@@ -260,7 +232,7 @@ _ALL = (
     Method(
         "w8a8",
         "8-bit weights and activations",
-        weights=LinearWeights(),
+        weights=IntegerWeights(),
         activations=Activations(),
         # real Kokoro has 7.8 dB, which is coarse: that is for the judge to reject
         check_snr_db=5.0,
@@ -301,11 +273,10 @@ _ALL = (
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
 # Methods of the encoder, which runs on CPU and GPU: weights only, in any grouping.
-GROUPS = 32  # inputs that share a scale
 _GROUPED = Method(
     "w8g",
     "8-bit weights, a scale for 32",
-    weights=BlockWeights(8, GROUPS),
+    weights=IntegerWeights(8, GROUPS),
     target="iOS18",
 )
 _BROKEN_DB = 5.0  # random symbols against the parent's: p6 of real Kokoro has 15, noise 0

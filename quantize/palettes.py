@@ -54,13 +54,10 @@ class Sorted:
         """Sort in float64. `importance` has the weight's shape and values of 0 or more; None means
         that all weights count alike.
         """
+        importance = np.ones(weight.shape) if importance is None else importance
         values = weight.reshape(-1).astype(np.float64)
         order = np.argsort(values, kind="stable")
-        counted = (
-            np.ones(values.size)
-            if importance is None
-            else importance.reshape(-1)[order] / max(float(importance.mean()), _TINY)
-        )
+        counted = importance.reshape(-1)[order] / max(float(importance.mean()), _TINY)
         values = values[order]
         totals = (
             np.concatenate([[0.0], np.cumsum(counted * term)]) for term in (1.0, values, values**2)
@@ -110,8 +107,8 @@ def row_palettes(
     table.
     """
     groups = len(weight) // how.rows_of(len(weight), weight[0].size, weight.itemsize)
-    counted = [None] * groups if importance is None else np.split(importance, groups)
-    parts = np.split(weight, groups)
+    importance = np.ones(weight.shape) if importance is None else importance
+    parts, counted = np.split(weight, groups), np.split(importance, groups)
     made = [palette(part, how.bits, some) for part, some in zip(parts, counted, strict=True)]
     tables = np.stack([table for table, _ in made])
     if not how.int8_entries:

@@ -19,12 +19,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from kokoro_ane.core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import StyleAffine
-from kokoro_ane.quantize.methods import SCHEMES, LinearWeights, Method, PaletteWeights, Weights
+from kokoro_ane.quantize.methods import SCHEMES, IntegerWeights, Method, PaletteWeights, Weights
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.vocoder_stage import TAIL_MODULES
 
 # elements; coremltools writes smaller constants into the program and compresses nothing there
 FEWEST = 10
+# A tensor up to this size saves nothing, because of its scales or palette and of the alignment to
+# 64 bytes.
+SMALL = 2048  # elements
 COUNTED_FRAMES = 40  # of the utterance that multiply-accumulates are counted in
 
 
@@ -102,7 +105,7 @@ class LayerPlan:
     def int8(self) -> bool:
         """Whether the layer multiplies weights of 8 bits by integer inputs."""
         entries = isinstance(self.weights, PaletteWeights) and self.weights.int8_entries
-        return self.int8_input and (isinstance(self.weights, LinearWeights) or entries)
+        return self.int8_input and (entries or self.weights == IntegerWeights())
 
 
 def plan_for(
@@ -112,8 +115,8 @@ def plan_for(
 
     recipe: the level by layer name, for methods that need one.
 
-    Raises InputError for a recipe that names other layers than the vocoder has, for an unknown
-    level and for a level that a layer cannot take.
+    Raises InputError for a recipe that names other layers than the vocoder has, and for a level
+    that a layer cannot take.
     """
     planned = [layer for layer in layers if not layer.is_tail]
     if not method.by_recipe:
@@ -123,7 +126,7 @@ def plan_for(
             f"method {method.name!r} needs a recipe: `kokoro-ane sensitivity` finds one"
         )
     _require_same({layer.name for layer in planned}, set(recipe))
-    return {layer.name: _by_level(layer, recipe[layer.name]) for layer in planned}
+    return {layer.name: by_level(layer, recipe[layer.name]) for layer in planned}
 
 
 def can_be_int8(layer: Layer) -> bool:
@@ -143,15 +146,15 @@ def is_fitted(weights: Weights | None) -> bool:
     return isinstance(weights, PaletteWeights) and weights.gptq
 
 
-def pays(layer: Layer, weights: Weights) -> bool:
+def pays(layer: Layer) -> bool:
     """Whether compressing a layer's weights saves bytes."""
-    return layer.elements > weights.keep_up_to
+    return layer.elements > SMALL
 
 
 def planned(layer: Layer, weights: Weights | None, int8_input: bool) -> LayerPlan:
     """The plan of one layer."""
     # a small layer's weights stay in float, but not where integers have to be multiplied
-    if weights is not None and not int8_input and not pays(layer, weights):
+    if not int8_input and not pays(layer):
         weights = None
     return LayerPlan(layer, weights, int8_input)
 
@@ -164,15 +167,12 @@ def _uniform(method: Method, layer: Layer) -> LayerPlan:
     )
     weights = method.weights_of(layer.name)
     if is_fitted(weights) and not can_be_fitted(layer):
-        weights = LinearWeights()
+        weights = IntegerWeights()
     return planned(layer, weights, int8_input)
 
 
-def _by_level(layer: Layer, name: str) -> LayerPlan:
-    if name not in SCHEMES:
-        raise InputError(
-            f"recipe: unknown level {name!r} for {layer.name}; there are: {', '.join(SCHEMES)}"
-        )
+def by_level(layer: Layer, name: str) -> LayerPlan:
+    """What a level of SCHEMES makes of a layer. Raises InputError where it cannot be."""
     level = SCHEMES[name]
     if level.int8_input and not can_be_int8(layer):
         raise InputError(

@@ -84,15 +84,11 @@ def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
 def load_recipe(path: Path) -> Recipe:
     """Read a recipe. Raises InputError when it is missing, not JSON, or has other keys."""
     data = read_json(path, f"there is no recipe for this checkpoint; {FIND}")
-    keys = {field.name for field in dataclasses.fields(Recipe)}
-    if not isinstance(data, dict) or set(data) != keys:
-        wrong = sorted(set(data) ^ keys)[0] if isinstance(data, dict) else type(data).__name__
-        raise InputError(f"{path} is not a recipe: {wrong!r} is unknown or missing; {FIND}")
-    if data["format"] != FORMAT:
-        raise InputError(
-            f"{path} is a recipe of format {data['format']}, this version reads {FORMAT}; {FIND}"
-        )
     conform(data, Recipe, str(path))
+    if (number := data.get("format")) != FORMAT:
+        raise InputError(
+            f"{path} is a recipe of format {number}, this version reads {FORMAT}; {FIND}"
+        )
     return Recipe(**data)
 
 

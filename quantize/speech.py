@@ -2,7 +2,7 @@
 in PyTorch fp32.
 
     tuning = own_speech(checkpoint, "tuning")       # to choose ranges, recipes and limits on
-    judged = own_speech(checkpoint, "judged")       # for verdicts; calibration refuses it
+    judged = own_speech(checkpoint, "judged")       # for verdicts
 
 With another speaker's prosody a voice would not sound as users hear it. Features are cached in the
 user's cache folder, by checkpoint, voices, texts, threads and the code that makes them.
@@ -36,10 +36,8 @@ from kokoro_ane.encoder.functions import TextEncoder, torch_encoder
 from kokoro_ane.quantize.corpus import (
     DATA,
     Line,
-    Said,
     Utterance,
     load,
-    require_disjoint,
     speech_file,
     speech_lines,
 )
@@ -131,20 +129,6 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
         )
         for number, (voice, line) in enumerate(voiced_lines)
     ]
-
-
-def tuning_speech(checkpoint: Checkpoint) -> list[Utterance]:
-    """The set "tuning" as this checkpoint speaks it. Raises InputError where a sentence of it is
-    also judged.
-    """
-    sentences = own_speech(checkpoint, TUNING)
-    # the judged set is not spoken: its texts are enough
-    judged = [
-        Said(f"{JUDGED}-{number:02d}", line.text, dialect_phonemes(line, voice))
-        for number, (voice, line) in enumerate(lines_by_voice(checkpoint, JUDGED))
-    ]
-    require_disjoint(sentences, judged)
-    return sentences
 
 
 def _spoken(
@@ -267,7 +251,7 @@ def calibration_inputs(
     from 4 to 15 seconds on real Kokoro). With `shift` each sentence gets the style of the voice
     that many places further on.
     """
-    sentences, voices = tuning_speech(checkpoint), speakers(checkpoint, TUNING)
+    sentences, voices = own_speech(checkpoint, TUNING), speakers(checkpoint, TUNING)
     if clips is not None and clips > len(sentences):
         raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
     encoder = text_encoder(checkpoint)

@@ -33,19 +33,14 @@ def _rounded_to(weight: Tensor, half: bool) -> Tensor:
 
 
 @torch.library.custom_op("kokoro_ane::integers", mutates_args=())
-def integers(
-    values: Tensor, scale: Tensor, offset: Tensor | None, bits: int, half: bool, label: str
-) -> Tensor:
-    """scale (values - offset) -> float32. `values` [O, I, ...] int8, or uint8 with an offset;
-    `scale` and `offset` have its rank and a divisor of its size along each axis.
+def integers(values: Tensor, scale: Tensor, bits: int, half: bool, label: str) -> Tensor:
+    """scale values -> float32. `values` [O, I, ...] int8; `scale` has its rank and a divisor of its
+    size along each axis.
     """
-    whole, scale = values.float(), scale.float()
+    scale = scale.float()
     for axis, count in enumerate(scale.shape):
-        block = values.shape[axis] // count
-        scale = scale if block == 1 else scale.repeat_interleave(block, axis)
-        if offset is not None and block > 1:
-            offset = offset.repeat_interleave(block, axis)
-    return _rounded_to((whole if offset is None else whole - offset.float()) * scale, half)
+        scale = scale.repeat_interleave(values.shape[axis] // count, axis)
+    return _rounded_to(values.float() * scale, half)
 
 
 integers.register_fake(lambda values, *_: values.new_empty(values.shape, dtype=torch.float32))
@@ -53,34 +48,25 @@ integers.register_fake(lambda values, *_: values.new_empty(values.shape, dtype=t
 
 def convert_integers(context: Any, node: Any) -> None:
     """Before iOS 18 an affine dequantization along one axis, from then on blocks along any."""
-    mb, (values, scale, offset, bits, _, label) = _arguments(context, node)
-    values = values.astype(np.int8 if offset is None else np.uint8)
+    mb, (values, scale, bits, _, label) = _arguments(context, node)
     scale = scale.astype(np.float32)  # the converter's pass makes halves of it, as of every weight
     if _from_ios18():
-        kind = f"{'int' if offset is None else 'uint'}{int(bits)}"
-        unpacked = mb.constexpr_blockwise_shift_scale(
-            data=values.astype(_integer_type(kind)),
-            scale=scale,
-            offset=None if offset is None else offset.astype(_integer_type(kind)),
-            name=label,
-        )
+        values = values.astype(_integer_type(f"int{bits}"))
+        unpacked = mb.constexpr_blockwise_shift_scale(data=values, scale=scale, name=label)
     else:
         if sum(size > 1 for size in scale.shape) > 1:
             raise InputError(f"{label} has scales for blocks of a row, which needs iOS 18")
-        zeros = np.zeros(1, np.int8) if offset is None else offset.astype(np.uint8)
         unpacked = mb.constexpr_affine_dequantize(
-            quantized_data=values,
+            quantized_data=values.astype(np.int8),
             scale=scale.reshape(-1) if scale.size > 1 else scale.reshape(()),
-            zero_point=zeros.reshape(-1) if zeros.size > 1 else zeros.reshape(()),
+            zero_point=np.int8(0),
             axis=np.int32(np.argmax(scale.shape)),
             name=label,
         )
     context.add(unpacked, node.name)
 
 
-def integers_in_onnx(
-    g: Any, values: Any, scale: Any, offset: Any, bits: Any, half: Any, label: Any
-) -> Any:
+def integers_in_onnx(g: Any, values: Any, scale: Any, bits: Any, half: Any, label: Any) -> Any:
     """DequantizeLinear along the one axis that has several scales."""
     sizes = scale.type().sizes()
     axis = max(range(len(sizes)), key=sizes.__getitem__)
@@ -89,12 +75,8 @@ def integers_in_onnx(
         raise InputError(f"{name} has scales for blocks of a row, which ONNX does not unpack")
     flat = g.op("Constant", value_t=torch.tensor([-1]))
     scale = g.op("Cast", g.op("Reshape", scale, flat), to_i=1)
-    inputs = [values, scale]
-    if offset.node().mustBeNone():
-        inputs.append(g.op("Constant", value_t=torch.zeros(sizes[axis], dtype=torch.int8)))
-    else:
-        inputs.append(g.op("Reshape", offset, flat))
-    unpacked = g.op("DequantizeLinear", *inputs, axis_i=axis)
+    zeros = g.op("Constant", value_t=torch.zeros(sizes[axis], dtype=torch.int8))
+    unpacked = g.op("DequantizeLinear", values, scale, zeros, axis_i=axis)
     return unpacked.setType(values.type().with_dtype(torch.float32))
 
 
@@ -309,10 +291,17 @@ class StoredWeight(Converted):
     """
 
     scale: Tensor | None
+    setting = ""  # what its constructor takes beside arrays and label
 
     def __init__(self, label: str, half: bool) -> None:
         super().__init__()
         self.label, self.half_stored = label, half
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What makes it again, with its arrays."""
+        more = {self.setting: getattr(self, self.setting)}
+        return {"kind": type(self).__name__, "label": self.label, **more}
 
     def right_inverse(self, weight: Tensor) -> Tensor:
         """Called by `parametrize`: nothing is left of the weight that stood there."""
@@ -335,31 +324,23 @@ class StoredWeight(Converted):
 
 
 class Integers(StoredWeight):
-    """w = scale (values - offset). `values` are [O, I, ...] int8, or uint8 where there is an
-    offset, of which `bits` are used; `scale` and `offset` are [O, I / block, 1 ...], or have their
-    rows on axis 1.
+    """w = scale values. `values` are [O, I, ...] int8, of which `bits` are used; `scale` is
+    [O, I / block, 1 ...], or has its rows on axis 1.
     """
 
     values: Tensor
     scale: Tensor
-    offset: Tensor | None
+    setting = "bits"
 
     def __init__(
-        self,
-        values: np.ndarray,
-        scale: np.ndarray,
-        label: str = "",
-        offset: np.ndarray | None = None,
-        bits: int = 8,
+        self, values: np.ndarray, scale: np.ndarray, label: str = "", bits: int = 8
     ) -> None:
         super().__init__(label, scale.dtype == np.float16)
         self.bits = bits
-        self.hold(values=values, scale=scale, offset=offset)
+        self.hold(values=values, scale=scale)
 
     def forward(self, _: Tensor | None = None) -> Tensor:
-        return integers(
-            self.values, self.scale, self.offset, self.bits, self.half_stored, self.label
-        )
+        return integers(self.values, self.scale, self.bits, self.half_stored, self.label)
 
 
 class Table(StoredWeight):
@@ -370,6 +351,7 @@ class Table(StoredWeight):
     index: Tensor
     entries: Tensor
     scale: Tensor | None
+    setting = "axis"
 
     def __init__(
         self,

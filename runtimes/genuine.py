@@ -15,8 +15,7 @@ from kokoro_ane.quantize.methods import (
     CONVERTED,
     METHODS,
     SCHEMES,
-    BlockWeights,
-    LinearWeights,
+    IntegerWeights,
     PaletteWeights,
     Weights,
 )
@@ -94,9 +93,9 @@ class Kinds:
 def kinds_of(weights: Weights | None) -> tuple[str, ...]:
     """The kinds of a package with such weights; the one that most weights have stands first."""
     match weights:
-        case LinearWeights():
+        case IntegerWeights(block=0):
             return (INTEGERS,)
-        case BlockWeights():
+        case IntegerWeights():
             # a layer without a block has one scale per channel
             return ("linear per block int4", "linear int4")
         case PaletteWeights():

@@ -35,7 +35,7 @@ from kokoro_ane.core.staging import staged_together
 from kokoro_ane.quantize.compress import level_for
 from kokoro_ane.quantize.level import Level
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.methods import LinearWeights, Method
+from kokoro_ane.quantize.methods import IntegerWeights, Method
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import attach_level
@@ -123,7 +123,6 @@ def long_convolutions(vocoder: PortableVocoder) -> list[str]:
     ]
 
 
-PRODUCTS = ("Conv", "ConvTranspose", "Gemm")
 CHECK_FRAMES = 40
 
 
@@ -136,7 +135,7 @@ def build_file(
     Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where
     the SNR limit is missed.
     """
-    if not isinstance(method.weights, LinearWeights):
+    if method.weights != IntegerWeights():
         raise InputError(
             f"--runtime {NAME} has no {method.name}: there are w8 and w8a8"
             " (docs/speaking.md#onnx-runtime)"
@@ -196,10 +195,8 @@ def _done(
     """For the manifest; models with products of integers are marked."""
     integers = sum(map(marked, models))
     forms = sum(isinstance(module, Integers) for module in modules.modules())
-    products = sum(node.op_type in PRODUCTS for model in models for node in model.graph.node)
     return level.as_dict() | {
         "compressed_ops": forms + integers,
-        "kept_ops": products - forms,
         "int8_inputs": integers,
         "int8_macs_share": int8_macs_share(models),
     }

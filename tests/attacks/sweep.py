@@ -43,7 +43,7 @@ CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     vectors CK BUILD --check {user}/build/vectors
     bundle CK BUILD --out {user}/new-tiny
     bundle --verify {user}/build/bundle-tiny-padded-fp16
-    sensitivity CK BUILD --size 0.5 --recipe {user}/new.json --log {user}/new.jsonl
+    sensitivity CK BUILD --size 0.5 --recipe {user}/new.json
     controls CK --clips 2 --renders {user}/new
     variation CK
     doctor BUILD
@@ -58,7 +58,7 @@ CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     ane {user}/build/G2P.mlpackage --chip a14 --at-least 1 --rules {user}/ane_rules.json
     rules --check {user}/page.md
 """.splitlines() if line.strip()]  # fmt: skip
-OUTPUTS = "-o --out --json --plot --save-dir --recipe --log --renders --timestamps --build".split()
+OUTPUTS = "-o --out --json --plot --save-dir --recipe --renders --timestamps --build".split()
 PLACES = [f"{{user}}/{name}" for name in """
     thesis thesis-tiny build build/mine build/vectors file file/x loop fifo dangling dangling/x
     deep.json empty binary music.wav hello.wav clip.flac words.srt words.json log.jsonl recipe.json

@@ -402,7 +402,7 @@ class TestPackage:
         partial_recipe = dataclasses.replace(
             recipe, levels=dict.fromkeys(recipe.levels, "fp16") | chosen
         )
-        manifest = build_compressed(METHODS[name], checkpoint, build, partial_recipe, PADDED)[1]
+        manifest = build_compressed(METHODS[name], checkpoint, build, partial_recipe, PADDED)[0][1]
         require_genuine(manifest, name)
         assert manifest.target == METHODS[name].target or name == "mixed"
         level = level_of(checkpoint, METHODS[name], partial_recipe)

@@ -18,15 +18,14 @@ from kokoro_ane.encoder.encoder_stage import EncoderStage
 from kokoro_ane.encoder.encoder_steps import Buckets
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.pipeline.apply import main as quantize
-from kokoro_ane.quantize import encoder_layers
-from kokoro_ane.quantize.compress import ENCODER_TENSORS, build_encoder, level_path
+from kokoro_ane.quantize import encoder_layers, plan
+from kokoro_ane.quantize.compress import ENCODER_TENSORS, build_compressed, level_path
 from kokoro_ane.quantize.encoder_layers import encoder_fits, encoder_plan, with_stored_lstms
 from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.level import load_level
 from kokoro_ane.quantize.methods import (
     STAGE_METHODS,
-    BlockWeights,
-    LinearWeights,
+    IntegerWeights,
     Method,
     OwnGrid,
     PaletteWeights,
@@ -47,7 +46,7 @@ class TestStored:
         weight = (
             noise(16, 64, 1, 3) * np.linspace(0.01, 1, 64, dtype=np.float32)[None, :, None, None]
         )
-        row, block = (form_of(weight, how) for how in (LinearWeights(), BlockWeights(8, 32)))
+        row, block = (form_of(weight, how) for how in (IntegerWeights(), IntegerWeights(8, 32)))
         assert isinstance(block, Integers)
         assert block.scale.shape == (16, 2, 1, 1)
         errors = [np.square(form.array() - weight).mean() for form in (row, block) if form]
@@ -75,20 +74,14 @@ class TestStored:
         assert np.array_equal(form.array(), weight)
 
     def test_a_grid_of_each_row_is_found(self):
-        """With scales that float32 holds, and zero points as the export has them, every weight
-        comes back to its last bit.
-        """
+        """With scales that float32 holds every weight comes back to its last bit."""
         generator = np.random.default_rng(2)
-        scale, zero = (
-            generator.uniform(1e-3, 1e-2, (48, 1)).astype(np.float32),
-            generator.integers(90, 160, (48, 1)),
-        )
-        weight = ((generator.integers(0, 256, (48, 300)) - zero).astype(np.float32) * scale).astype(
-            np.float32
-        )
+        scale = generator.uniform(1e-3, 1e-2, (48, 1)).astype(np.float32)
+        whole = generator.integers(-127, 128, (48, 300))
+        weight = (whole.astype(np.float32) * scale).astype(np.float32)
         form = form_of(weight, OwnGrid())
         assert isinstance(form, Integers)
-        assert form.values.dtype == torch.uint8
+        assert np.array_equal(form.values, whole)
         assert np.abs(form.array() - weight).max() <= 1e-7 * np.abs(weight).max()
         assert (form.array() == weight).mean() > 0.99
 
@@ -118,13 +111,14 @@ def test_moments_are_of_what_a_weight_multiplies(tiny_build, tiny_checkpoint, mo
         for one in own_speech(tiny_checkpoint, "tuning")
         if len(one.input_ids) < 192 and one.frames < 640
     ][:2]
-    monkeypatch.setattr(encoder_layers, "tuning_speech", lambda _: short)
+    monkeypatch.setattr(encoder_layers, "own_speech", lambda *_: short)
     encoder = with_stored_lstms(Encoder.of(tiny_checkpoint))
-    every = Method("every", "", "fp16", PaletteWeights(6, keep_up_to=0, gptq=True))
-    plan = encoder_plan(every, encoder)
-    fits = encoder_fits(tiny_checkpoint, encoder, plan)
-    without = set(plan) - set(fits)
-    assert without == {path for path in plan if path.endswith(("fc", "embedding", "embeddings"))}
+    monkeypatch.setattr(plan, "SMALL", 0)
+    every = Method("every", "", "fp16", PaletteWeights(6, gptq=True))
+    planned = encoder_plan(every, encoder)
+    fits = encoder_fits(tiny_checkpoint, encoder, planned)
+    without = set(planned) - set(fits)
+    assert without == {path for path in planned if path.endswith(("fc", "embedding", "embeddings"))}
     program = Program(tiny_build / "KokoroEncoder-tiny-fp16.mlpackage", function="duration")
     lstm = next(op for op in program.operations if op.op_type == "lstm")
     seen = {}
@@ -226,20 +220,20 @@ class TestPackage:
         whole = Table.array
         monkeypatch.setattr(Table, "array", lambda form: whole(form)[::-1])
         with pytest.raises(CheckFailed, match="unpacks"):
-            build_encoder(LEVELS["p6"], tiny_checkpoint, build)
+            build_compressed(LEVELS["p6"], tiny_checkpoint, build, stage=ENCODER_NAME)
         assert [path.name for path in build.glob("*p6*")] == ["KokoroEncoder-tiny-p6.safetensors"]
 
     def test_noise_has_no_lossless_form(self, tiny_build, tiny_checkpoint, tmp_path):
         build = shutil.copytree(tiny_build, tmp_path / "build")
         with pytest.raises(CheckFailed, match="lossless compresses no weight"):
-            build_encoder(LEVELS["lossless"], tiny_checkpoint, build)
+            build_compressed(LEVELS["lossless"], tiny_checkpoint, build, stage=ENCODER_NAME)
 
     @pytest.mark.slow
     def test_two_packages_stay_two(self, tiny_checkpoint, tmp_path):
         """Of iOS 17, where the level needs iOS 18: each says what it holds itself."""
         stage = EncoderStage(tiny_checkpoint, Buckets((64,), (160,)), target="iOS17")
         builder.build(stage, tmp_path)
-        pairs = build_encoder(LEVELS["w8g"], tiny_checkpoint, tmp_path)
+        pairs = build_compressed(LEVELS["w8g"], tiny_checkpoint, tmp_path, stage=ENCODER_NAME)
         assert [parent.stage for parent, _ in pairs] == [child.stage for _, child in pairs]
         assert [child.target for _, child in pairs] == ["iOS18", "iOS18"]
         for _, child in pairs:

@@ -1,4 +1,4 @@
-"""The registry of methods, their plans, the search and its log; packages and host weights that are
+"""The registry of methods, their plans, the search; packages and host weights that are
 another's, as the judge meets them.
 """
 
@@ -16,15 +16,16 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.measure import changes, read_log
+from kokoro_ane.quantize.measure import changes
 from kokoro_ane.quantize.methods import (
+    INT8_MACS,
     LEVELS_FOR,
     METHODS,
     SCHEMES,
+    SIZE,
     SIZE_18,
     Activations,
-    BlockWeights,
-    LinearWeights,
+    IntegerWeights,
     PaletteWeights,
     is_strided,
     method_named,
@@ -67,10 +68,8 @@ def test_names_agree_and_an_unknown_one_lists_them():
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (LinearWeights, {"bits": 3}, "linear weights of 3 bits"),
-        (LinearWeights, {"keep_up_to": -1}, "keep_up_to is -1"),
-        (BlockWeights, {"bits": 5}, "block weights of 5 bits"),
-        (BlockWeights, {"block": 4}, "block is 4"),
+        (IntegerWeights, {"bits": 5}, "integer weights of 5 bits"),
+        (IntegerWeights, {"block": 4}, "block is 4"),
         (PaletteWeights, {"bits": 5}, "palette of 5 bits: 3, 4, 6 or 8"),
         (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"),
         (Activations, {"clips": 0}, "clips is 0"),
@@ -83,10 +82,10 @@ def test_impossible_configurations(kind, options, message):
 
 
 @pytest.mark.parametrize(
-    ("channels", "block"), [(192, 32), (226, 0), (130, 26), (22, 22), (64, 32), (7, 0)]
+    ("channels", "block"), [(192, 32), (226, 226), (130, 26), (22, 22), (64, 32), (7, 7)]
 )
 def test_blocks_divide_their_channels(channels, block):
-    assert BlockWeights().block_of(channels) == block
+    assert IntegerWeights(4, 32).block_of(channels) == block
 
 
 @pytest.mark.parametrize(
@@ -171,15 +170,17 @@ class TestPlan:
             LARGE.name: (PaletteWeights(6), False),
             SMALL.name: (None, False),
             STYLE.name: (PaletteWeights(6), False),
-            UPS.name: (LinearWeights(), False),
+            UPS.name: (IntegerWeights(), False),
         }
         plan = self.planned("w8a8")
         assert {name for name, (_, int8_input) in plan.items() if int8_input} == {
             LARGE.name,
             SMALL.name,
         }
-        assert plan[SMALL.name][0] == LinearWeights()  # small, but an int8 product needs both sides
-        assert plan[UPS.name] == (LinearWeights(), False)
+        assert (
+            plan[SMALL.name][0] == IntegerWeights()
+        )  # small, but an int8 product needs both sides
+        assert plan[UPS.name] == (IntegerWeights(), False)
         share = int8_macs_share(plan_for(METHODS["w8a8"], LAYERS, None), LAYERS)
         assert share == pytest.approx(0.96)
         recipe = {LARGE.name: "p4", SMALL.name: "w8", STYLE.name: "w8", UPS.name: "w8a8"}
@@ -197,7 +198,7 @@ class TestPlan:
         plan = plan_for(METHODS[method], (LARGE, *strided), None)
         assert [type(plan[layer.name].weights) for layer in (LARGE, *strided)] == [
             PaletteWeights,
-            *[LinearWeights] * 3,
+            *[IntegerWeights] * 3,
         ]
         # nor does a search offer them one
         levels = [level for level in LEVELS_FOR[SIZE_18] if changes(strided[0], level)]
@@ -215,13 +216,6 @@ class TestPlan:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (
-                {LARGE.name: "w9"},
-                (
-                    "unknown level 'w9' for generator.resblocks.0.convs1.0; there are: fp16, w8,"
-                    " p6, p4, p6_gptq,"
-                ),
-            ),
             (
                 {STYLE.name: "w8a8"},
                 "encode.norm1.fc is an AdaIN affine or of a few weights and keeps a float input",
@@ -256,13 +250,21 @@ class TestRecipeFile:
         ("text", "message"),
         [
             ("{", "is not JSON"),
-            ("[]", "is not a recipe"),
-            ('{"levels": {}}', "is unknown or missing"),
+            ("[]", "not an object"),
+            ('{"levels": {}}', "has no key 'budget'"),
         ],
     )
     def test_bad_files(self, tmp_path, text, message):
         (tmp_path / "r.json").write_text(text, encoding="utf-8")
         pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(message)
+
+    def test_an_unknown_level_lists_them(self, tmp_path):
+        recipe = parsed(RECIPES / "kokoro-int8.json")
+        recipe["levels"]["F0_conv"] = "w9"
+        (tmp_path / "r.json").write_text(json.dumps(recipe), encoding="utf-8")
+        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(
+            "unknown level 'w9'; there are: fp16, w8, p6, p4, p6_gptq,"
+        )
 
     def test_missing_names_the_command(self, tmp_path):
         pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(
@@ -285,7 +287,7 @@ class TestTradeOff:
         curve = trade_off(self.OPTIONS, "w8")
         assert [point.gain for point in curve] == pytest.approx([0.0, 0.2, 0.7, 1.0])
         assert [point.distance_db2 for point in curve] == pytest.approx([0.0, 0.02, 0.12, 1.02])
-        assert first_within(curve, 0.6).levels == {"a": "w8a8", "b": "w8", "c": "w8a8"}
+        assert first_within(curve, INT8_MACS, 0.6).levels == {"a": "w8a8", "b": "w8", "c": "w8a8"}
         # Against every combination of levels
         by_layer = [[o for o in self.OPTIONS if o.layer == layer] for layer in "abc"]
         for point in trade_off(self.OPTIONS, "w8"):
@@ -295,39 +297,8 @@ class TestTradeOff:
                 if sum(o.gain for o in c) >= point.gain - 1e-9
             ]
             assert point.distance_db2 <= min(sum(o.distance_db2 for o in c) for c in rivals) + 1e-9
-        with pytest.raises(InputError, match=r"a gain of 1.1000, the levels give at most 1.0000"):
-            first_within(trade_off(self.OPTIONS, "w8"), 1.1)
-
-
-class TestLog:
-    HEADER = {"format": 1, "checkpoint_sha256": "00ff"}
-
-    def write(self, folder, text):
-        (folder / "log.jsonl").write_text(text, encoding="utf-8")
-        return folder / "log.jsonl"
-
-    def test_a_line_cut_off_is_dropped(self, tmp_path):
-        whole = (
-            '{"format": 1, "checkpoint_sha256": "00ff"}\n{"layer": "a", "level": "w8",'
-            ' "distance_db2": 0.5}\n'
-        )
-        log = self.write(tmp_path, whole + '{"layer": "b", "le')
-        assert [entry.layer for entry in read_log(log, self.HEADER)] == ["a"]
-        assert log.read_text(encoding="utf-8").endswith("0.5}\n")
-
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            (
-                '{"format": 1, "checkpoint_sha256": "other"}\n',
-                "of another checkpoint or with other settings",
-            ),
-            ("nonsense\n", "is not JSON"),
-        ],
-    )
-    def test_what_does_not_belong_is_refused(self, tmp_path, text, message):
-        with pytest.raises(InputError, match=message):
-            read_log(self.write(tmp_path, text), self.HEADER)
+        with pytest.raises(InputError, match=r"size 0.2 is out of reach: .* as far as 0.3000"):
+            first_within(curve[:3], SIZE, 0.2)
 
 
 def renamed(build, checkpoint, method, name, link=False):

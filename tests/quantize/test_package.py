@@ -36,7 +36,7 @@ from kokoro_ane.quantize.compress import (
 )
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.measure import LayerTrials
-from kokoro_ane.quantize.methods import METHODS, LinearWeights
+from kokoro_ane.quantize.methods import METHODS, IntegerWeights
 from kokoro_ane.quantize.plan import plan_for, vocoder_layers
 from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_ane.quantize.sensitivity import main as sensitivity
@@ -211,7 +211,7 @@ class TestLevelFile:
         whole = path.read_bytes()
         with pytest.raises(InputError, match="was made from another method"):
             level.load_level(path, checkpoint, METHODS["p6"])
-        other = dataclasses.replace(method, weights=LinearWeights(keep_up_to=0))
+        other = dataclasses.replace(method, weights=IntegerWeights(4))
         with pytest.raises(InputError, match="was made from another settings"):
             level.load_level(path, checkpoint, other)
         stranger = Checkpoint.from_folder(
@@ -274,7 +274,7 @@ class TestW4:
         engine.
         """
         manifest, kinds = (
-            build_compressed(METHODS["w4"], *copied, layout=PADDED)[1],
+            build_compressed(METHODS["w4"], *copied, layout=PADDED)[0][1],
             storage(program_of(copied, "w4")),
         )
         counts = Counter(kinds.values())
@@ -301,7 +301,7 @@ class TestBuild:
         conversion to it.
         """
         first, recipe = manifest_of(copied, "mixed").package_sha256, recipe_of(copied[0])
-        again = build_compressed(quick("mixed"), *copied, recipe, PADDED, anew=True)[1]
+        again = build_compressed(quick("mixed"), *copied, recipe, PADDED, anew=True)[0][1]
         assert again.package_sha256 == first
 
     def test_a_package_below_the_limit_leaves_nothing(self, copied):
@@ -370,42 +370,50 @@ class TestSensitivityCommand:
         return layers
 
     def run(self, built, folder, *more):
-        files = ("--log", str(folder / "log.jsonl"), "--recipe", str(folder / "recipe.json"))
+        files = ("--recipe", str(folder / "recipe.json"))
         folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
         return sensitivity([*files, *folders, "--clips", "1", *more])
 
-    def test_recipe_plot_and_resumption(
+    def test_recipe_and_resumption(
         self,
-        built,
+        copied,
         measured_layers,
         tmp_path,
         capsys,
     ):
-        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
-        data = printed(capsys)
+        assert self.run(copied, tmp_path, "--int8-macs", "0.5") == 0
+        shown = capsys.readouterr().out
+        assert "the trade-off from w8 everywhere" in shown
+        data = json.loads(shown.splitlines()[-1])
         recipe = load_recipe(tmp_path / "recipe.json")
         assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
-        assert Path(data["plot"]).read_bytes().startswith(b"\x89PNG")
-        plan_for(METHODS["mixed"], vocoder_layers(Vocoder.of(built[0])), recipe.levels)
+        plan_for(METHODS["mixed"], vocoder_layers(Vocoder.of(copied[0])), recipe.levels)
         assert len(measured_layers) > 50
 
-        whole = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
-        (tmp_path / "log.jsonl").write_text(whole[:-20], encoding="utf-8")
+        (log,) = (copied[1] / "sensitivity").iterdir()
+        whole = log.read_text(encoding="utf-8")
+        log.write_text(whole[:-20], encoding="utf-8")
         measured_layers.clear()
-        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
+        assert self.run(copied, tmp_path, "--int8-macs", "0.5") == 0
         assert len(measured_layers) == 2  # the line that was cut off, and all together
-        assert (tmp_path / "log.jsonl").read_text(encoding="utf-8") == whole
+        assert log.read_text(encoding="utf-8") == whole
         capsys.readouterr()
-
-        assert self.run(built, tmp_path, "--int8-macs", "0.999") == 2
+        assert self.run(copied, tmp_path, "--int8-macs", "0.999") == 2
         assert (
             "budget int8_macs 0.999 is out of reach: these levels go as far as"
             in capsys.readouterr().err
         )
+        # other clips are measured anew, and what is no measurement is named
+        measured_layers.clear()
+        assert self.run(copied, tmp_path, "--int8-macs", "0.5", "--clips", "2") == 0
+        assert len(measured_layers) > 50
+        log.write_text("nonsense\n", encoding="utf-8")
+        assert self.run(copied, tmp_path, "--int8-macs", "0.5") == 2
+        assert "is not JSON" in capsys.readouterr().err
 
     def test_a_size_takes_palettes_and_float_inputs(
         self,
-        built,
+        copied,
         measured_layers,
         tmp_path,
         monkeypatch,
@@ -418,7 +426,7 @@ class TestSensitivityCommand:
             return {}
 
         monkeypatch.setattr(level, "readings", readings)
-        assert self.run(built, tmp_path, "--size", "0.8") == 0
+        assert self.run(copied, tmp_path, "--size", "0.8") == 0
         assert "decode.3.conv2" in fitted
         # a strided layer is offered no palette, and a small one none that is fitted
         assert not {"generator.ups.0", "F0_conv"} & set(fitted)
@@ -505,8 +513,7 @@ class TestQualityCommand:
         else:
             for form in forms:
                 form.values[:] = form.values // 32 * 32
-        made_of = level.made_from(copied[0], method, None)
-        level.save_level(made, level_path(method, *copied), made_of)
+        level.save_level(made, level_path(method, *copied), copied[0])
         assert self.run(copied, "--runtime", "torch") == 1
         data = printed(capsys)
         assert data["verdict"] == "REJECT"

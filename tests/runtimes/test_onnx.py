@@ -19,7 +19,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.methods import LinearWeights
+from kokoro_ane.quantize.methods import IntegerWeights
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file
@@ -210,7 +210,7 @@ INNER, OUT = 12, 20
 # A convolution as the recipe prepares it, and the range of what it reads
 def integer_conv(conv, size, place):
     """The convolution on its weights' integers."""
-    form = form_of(conv.weight.detach().numpy(), LinearWeights())
+    form = form_of(conv.weight.detach().numpy(), IntegerWeights())
     assert isinstance(form, Integers)
     return IntegerConv(conv, form, size, place)
 
