@@ -233,24 +233,29 @@ def cached_facts(manifest: Manifest, context: JudgeContext) -> PackageFacts:
 
 
 def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
-    """Layers of a compressed package whose channels have another scale than its parent's
-    (eval/channel_gains.py). InputError where the parent is not in the build folder; nothing is read
-    of the streaming layout's three functions and of files that are no packages.
+    """Layers of a compressed package whose channels have another scale than what they were made
+    from (eval/channel_gains.py). A padded package is read itself, beside its parent, and InputError
+    says where that is not in the build folder. The streaming layout's layers are multiplied as
+    their parent's are not, so its integers are read in the level's file, which the conversion holds
+    them equal to. Nothing is read of files that are no packages.
     """
-    if (
-        method.parent is None
-        or manifest.layout in STREAMED
-        or manifest.package_path.suffix != PACKAGE
-    ):
+    if method.parent is None or manifest.package_path.suffix != PACKAGE:
         return []
     from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
 
+    def wrong() -> dict[str, Sequence[str]]:
+        if manifest.layout in STREAMED:
+            from kokoro_ane.quantize.compress import LevelFile
+
+            file = LevelFile.of(method.name, context.checkpoint, context.build, VOCODER)
+            return {"wrong": wrong_scales(file.level.pairs(file.plain))}
+        pairs = package_pairs(parent.package_path, manifest.package_path)
+        return {"wrong": wrong_scales(pairs, method.balances)}
+
     parent = context.request(method.parent, manifest.layout).verified()
-    name = f"channels-{manifest.package_sha256[:16]}-{parent.package_sha256[:16]}"
     # read where the answer is not stored
-    pairs = package_pairs(parent.package_path, manifest.package_path)
-    wrong = context.store.figures(name, lambda: {"wrong": wrong_scales(pairs, method.balances)})
-    return wrong["wrong"]
+    name = f"channels-{manifest.package_sha256[:16]}-{parent.package_sha256[:16]}"
+    return context.store.figures(name, wrong)["wrong"]
 
 
 def in_order(clips: Sequence[Utterance]) -> list[Utterance]:

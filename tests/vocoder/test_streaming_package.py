@@ -8,6 +8,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,13 +28,20 @@ from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import gates_for
+from kokoro_ane.eval.levels import wrong_channels
 from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
-from kokoro_ane.quantize.compress import build_compressed, level_for, require_stored, stage_of
+from kokoro_ane.quantize.compress import (
+    LevelFile,
+    build_compressed,
+    level_for,
+    require_stored,
+    stage_of,
+)
 from kokoro_ane.quantize.locator import default_layout
 from kokoro_ane.quantize.speech import calibration_inputs, check_speech
 from kokoro_ane.quantize.stored_forms import Integers
@@ -176,6 +184,23 @@ def test_every_method_compresses_all_functions_alike(built, speech, level):
 def level_named(built, name):
     """The level whose file stands beside the packages."""
     return level_for(quick(name), *built)
+
+
+def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch):
+    """The integers are the package's, so they are read in the level's file."""
+    manifest, parent = manifest_of(built, "w8"), manifest_of(built, "fp16")
+    context = SimpleNamespace(
+        checkpoint=built[0],
+        build=built[1],
+        request=lambda *_: SimpleNamespace(verified=lambda: parent),
+        store=SimpleNamespace(figures=lambda _, make: make()),
+    )
+    assert wrong_channels(quick("w8"), manifest, context) == ()
+    file = LevelFile.of("w8", *built, "vocoder")
+    path, form = next(iter(file.level.forms.items()))
+    form.scale.view(-1)[:5].mul_(1.1)
+    monkeypatch.setattr(LevelFile, "of", lambda *_: file)
+    assert [line.split(":")[0] for line in wrong_channels(quick("w8"), manifest, context)] == [path]
 
 
 def test_a_level_is_told_what_its_weights_change_of_the_statistics(built, monkeypatch):
