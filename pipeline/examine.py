@@ -21,7 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     with ExitStack() as held:
         for flag in ("json", "plot"):
             target = getattr(arguments, flag, None)
-            if target:
+            # "-" is stdout
+            if target and str(target) != "-":
                 place = check_output(target, arguments=arguments)
                 setattr(arguments, flag, held.enter_context(staged(place)))
         try:

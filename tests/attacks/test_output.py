@@ -27,6 +27,7 @@ from kokoro_ane.core.staging import (
     write_json,
 )
 from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.examine import main as examine
 from tests.builds import left_behind
 from tests.commands import everything, parsed, ran, refused
 
@@ -290,6 +291,14 @@ def test_a_full_disk(command, room, disk, tiny_build, tiny_checkpoint, capsys):
     assert errors[0].startswith("error: cannot write"), errors
     assert len(errors[0]) < 400, errors
     assert after == before
+
+
+def test_json_without_a_file_is_written_to_stdout(tiny_build, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    package = tiny_build / "KokoroVocoder-tiny-padded-fp16.mlpackage"
+    assert examine(["ane", str(package), *"--chip m1 --no-device --json".split()]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["function"] == "main"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")
