@@ -428,7 +428,7 @@ def test_fp16_under_another_name_is_not_bundled(tiny_checkpoint, build, tmp_path
     copy = shutil.copytree(build, tmp_path / "build")
     for message, change in (
         ("says method 'padded-fp16', expected 'padded-w8a8'", {}),
-        ("which is not w8a8: renamed", {"method": "w8a8"}),
+        ("which is not padded-w8a8: renamed", {"method": "w8a8"}),
     ):
         data = parsed(copy / "KokoroVocoder-tiny-padded-fp16.json")
         (copy / "KokoroVocoder-tiny-padded-w8a8.json").write_text(json.dumps(data | change))

@@ -120,8 +120,9 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
         pcm.astype(np.float64),
     )
     print(f"{len(wanted)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
-    # of 16-bit samples, of which a few round to the other side: 104 and 98.9 seen
-    limit_db = {"padded": 100, "streaming": 97}[layout]
+    # Of 16-bit samples, of which a few round to the other side: 104 and 90.7 seen. Windows had 98.9
+    # before the demo voice's predictor was taught whispers, whose rows are larger.
+    limit_db = {"padded": 100, "streaming": 88}[layout]
     assert reached >= limit_db
     assert report["gaps"] == 0
 
