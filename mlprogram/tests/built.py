@@ -10,6 +10,7 @@ inference says what is right too.
 """
 
 import functools
+import inspect
 import itertools
 import tempfile
 import uuid
@@ -33,10 +34,10 @@ from mlprogram import Program
 from mlprogram.examine.placement import forecast_placement
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
+from mlprogram.ops import KERNELS
 
 FLOATS = {np.dtype(np.float32): types.fp32, np.dtype(np.float16): types.fp16}
 IOS16, IOS17, IOS18 = ct.target.iOS16, ct.target.iOS17, ct.target.iOS18
-Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
@@ -232,15 +233,12 @@ def compare(what, got, want, ulps, inferred=False):
     )
 
 
-Maker = Callable[[Rng], Case]
-
-
 def makers(module):
     """The functions of a test file that make a case of a generator, by name: each is called as the
     operation that it tests.
     """
-    kind = {"rng": Rng, "return": Case}
-    return {n: f for n, f in module.items() if getattr(f, "__annotations__", {}) == kind}
+    named = {name: function for name, function in module.items() if name in KERNELS}
+    return {n: f for n, f in named.items() if list(inspect.signature(f).parameters) == ["rng"]}
 
 
 def test_of(cases, targets, count=6):

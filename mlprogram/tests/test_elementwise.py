@@ -1,17 +1,14 @@
 """Elementwise operations, activations, reductions, resizing and sampling against PyTorch."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from built import IOS16, Case, Rng, case, each, flip, makers, run_all, test_of
+from built import IOS16, case, each, flip, makers, run_all, test_of
 from mlprogram.ops import KERNELS
 
 Tensor = torch.Tensor
-Maker = Callable[[Rng], Case]
 
 
 def shape_of(rng, low=1, high=4):

@@ -58,8 +58,6 @@ ROWS = """
     core/kokoro_int8/cache.py | writing | members of an archive into its scratch folder
     g2p/bundled.py | json | bundled, by hash
     eval/natural.py | json | bundled, by hash, or the user's cache
-    g2p/part_of_speech.py | json | bundled, by hash
-    g2p/heteronyms.py | json | bundled, by hash
     g2p/word_lists.py | json | an installed package's, by hash
     eval/metrics/listeners.py | tensors | an installed package's, no pickled code
     pipeline/assembly.py | writing | into the bundle's folder aside
@@ -70,7 +68,7 @@ ROWS = """
     pipeline/lexicon_file.py | writing | into the bundle's folder aside
     pipeline/validate.py | writing | into the path aside
     quantize/level.py | json tensors | a level's file: safetensors and its head, by hash
-    quantize/measure.py | json writing | its settings; a log that outlives a killed run on purpose
+    quantize/measure.py | writing | its settings; a log that outlives a killed run on purpose
     bench/chain_speed.py | writing | a text, and a process's log, in a temporary folder; /proc
     pipeline/resume.py | writing | finished chunks of a book, which outlive a killed run on purpose
 """

@@ -227,7 +227,7 @@ def test_release_judges_a_foreign_checkpoint(tmp_path, capsys):
     code = release_main(f"{flags} --methods fp16 --clips 1 --workers 1".split())
     report = printed(capsys)
     assert code == (1 if report["verdict"] == "REJECT" else 3)
-    assert set(report["levels"]) == {"fp16"}
+    assert set(report["levels"]) == {"padded-fp16"}
     assert not report["releasable"]
     decision = parsed(Path(report["file"]))
     assert decision["provenance"]["checkpoint"] == "foreign"

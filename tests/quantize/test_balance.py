@@ -15,6 +15,7 @@ from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.core.manifest import level_name
 from kokoro_ane.quantize.balance import (
     balance_channels,
     channel_divisors,
@@ -402,8 +403,10 @@ class TestPackage:
         partial_recipe = dataclasses.replace(
             recipe, levels=dict.fromkeys(recipe.levels, "fp16") | chosen
         )
-        manifest = build_compressed(METHODS[name], checkpoint, build, partial_recipe, PADDED)[0][1]
-        require_genuine(manifest, name)
+        manifest = build_compressed(
+            METHODS[name], checkpoint, build, partial_recipe, PADDED, anew=True
+        )[0][1]
+        require_genuine(manifest, level_name(name, PADDED))
         assert manifest.target == METHODS[name].target or name == "mixed"
         level = level_of(checkpoint, METHODS[name], partial_recipe)
         assert set(level.forms) == set(chosen)

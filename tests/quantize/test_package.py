@@ -281,8 +281,8 @@ class TestW4:
         assert counts["constexpr_blockwise_shift_scale"] == len(compressed_layers(copied))
         assert manifest.target == "iOS18"
         assert "Neural Engine" in manifest.compression["unfit_for_engine"]
-        require_genuine(manifest, "w4")
-        for name in ("w8", "p4", "mixed"):
+        require_genuine(manifest, "padded-w4")
+        for name in ("padded-w8", "padded-p4", "padded-mixed"):
             pytest.raises(
                 InputError,
                 require_genuine,
@@ -533,7 +533,7 @@ class TestQualityCommand:
         assert self.run(copied) == 0
         lines = capsys.readouterr().out.splitlines()
         assert json.loads(lines[-1])["verdict"] == "SHIP"
-        assert lines[0].startswith("SHIP  w8, clips: 24")
+        assert lines[0].startswith("SHIP  w8, clips: 48")
         assert "the gates hold, but not releasable: " in lines[1]
         assert lines[2].startswith("tightest gate: ")
         assert next(line for line in lines if line.startswith("metric")).split()[-2:] == [

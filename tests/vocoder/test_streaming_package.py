@@ -88,7 +88,7 @@ def built(tmp_path_factory):
 
     def make(out):
         told = out / f"statistics-{checkpoint.sha256[:16]}.npz"
-        few = f"--count 24 --landmarks 12 --rank 4 --data {out}/data --out {told}"
+        few = f"--count 24 --altered 0 --landmarks 12 --rank 4 --data {out}/data --out {told}"
         assert fit([*given, *few.split()]) == 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(statistics_file, "DATA", out)
