@@ -282,12 +282,12 @@ class TestW4:
         assert manifest.target == "iOS18"
         assert "Neural Engine" in manifest.compression["unfit_for_engine"]
         require_genuine(manifest, "padded-w4")
-        for name in ("padded-w8", "padded-p4", "padded-mixed"):
+        for name in ("w8", "p4", "mixed"):
             pytest.raises(
                 InputError,
                 require_genuine,
                 dataclasses.replace(manifest, method=name),
-                name,
+                f"padded-{name}",
             ).match("renamed")
         snr_db = {
             name: manifest_of(copied, name).checks["figures"][-1]["value"] for name in ("w4", "w8")
