@@ -237,25 +237,30 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
     from (eval/channel_gains.py). A padded package is read itself, beside its parent, and InputError
     says where that is not in the build folder. The streaming layout's layers are multiplied as
     their parent's are not, so its integers are read in the level's file, which the conversion holds
-    them equal to. Nothing is read of files that are no packages.
+    them equal to and which is made again where it is missing. Nothing is read of files that are no
+    packages.
     """
     if method.parent is None or manifest.package_path.suffix != PACKAGE:
         return []
     from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
 
-    def wrong() -> dict[str, Sequence[str]]:
-        if manifest.layout in STREAMED:
-            from kokoro_ane.quantize.compress import LevelFile
+    # read where the answer is not stored
+    name = f"channels-{manifest.package_sha256[:16]}"
+    if manifest.layout in STREAMED:
+        from kokoro_ane.quantize.compress import LevelFile
 
+        def wrong() -> dict[str, Sequence[str]]:
             file = LevelFile.of(method.name, context.checkpoint, context.build, VOCODER)
             return {"wrong": wrong_scales(file.level.pairs(file.plain))}
-        pairs = package_pairs(parent.package_path, manifest.package_path)
-        return {"wrong": wrong_scales(pairs, method.balances)}
 
+        return context.store.figures(name, wrong)["wrong"]
     parent = context.request(method.parent, manifest.layout).verified()
-    # read where the answer is not stored
-    name = f"channels-{manifest.package_sha256[:16]}-{parent.package_sha256[:16]}"
-    return context.store.figures(name, wrong)["wrong"]
+    pairs = package_pairs(parent.package_path, manifest.package_path)
+    figures = context.store.figures(
+        f"{name}-{parent.package_sha256[:16]}",
+        lambda: {"wrong": wrong_scales(pairs, method.balances)},
+    )
+    return figures["wrong"]
 
 
 def in_order(clips: Sequence[Utterance]) -> list[Utterance]:

@@ -163,7 +163,9 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.steps < 1:
         raise InputError(f"--steps {arguments.steps}: at least 1")
     words = {code: frequent_words(code) for code in LANGUAGES}
-    by_word = {code: readings(LANGUAGES[code], words[code]) for code in LANGUAGES}
+    # the lists need the commonest words' readings only, training all of them
+    count = LISTED if arguments.lists else None
+    by_word = {code: readings(LANGUAGES[code], words[code][:count]) for code in LANGUAGES}
     if not arguments.lists:
         train(arguments, words, by_word)
     figures = {

@@ -188,11 +188,10 @@ def level_named(built, name):
 
 def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch):
     """The integers are the package's, so they are read in the level's file."""
-    manifest, parent = manifest_of(built, "w8"), manifest_of(built, "fp16")
+    manifest = manifest_of(built, "w8")
     context = SimpleNamespace(
         checkpoint=built[0],
         build=built[1],
-        request=lambda *_: SimpleNamespace(verified=lambda: parent),
         store=SimpleNamespace(figures=lambda _, make: make()),
     )
     assert wrong_channels(quick("w8"), manifest, context) == ()
