@@ -8,10 +8,18 @@ sentences, voices in turn.
 when a duration differs or a figure is below --limit dB. A pipe's last line is one JSON object.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    checkpoint_option,
+    conclude,
+    option,
+    parse,
+    print_table,
+)
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -53,21 +61,20 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     return row | {name: snr_db(reference[tensor], ours[tensor]) for name, tensor in FIGURES.items()}
 
 
+@dataclass(frozen=True)
+class ParityOptions(CommandOptions):
+    """What is compared, and how near it has to be."""
+
+    checkpoint: str | None = checkpoint_option()
+    sentences: int = option("of core/data/unseen.txt", 10)
+    voices: str | None = option("with commas; default: all of the checkpoint")
+    limit: float = option("dB to reach", 100.0)
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("bench.chain_parity", __doc__)
-    checkpoint_argument(parser)
-    parser.add_argument(
-        "--sentences", type=int, default=10, help="of core/data/unseen.txt (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--voices", type=lambda text: tuple(text.split(",")), help="default: all of the checkpoint"
-    )
-    parser.add_argument(
-        "--limit", type=float, default=100.0, help="dB to reach (default: %(default)s)"
-    )
-    arguments = parser.parse_args(argv)
+    options = parse(ParityOptions, "bench.chain_parity", __doc__, argv)
     from rich.console import Console
     from rich.progress import track
 
@@ -75,12 +82,14 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.quantize.corpus import unseen_sentences
 
     texts = unseen_sentences()
-    if not 1 <= arguments.sentences <= len(texts):
-        raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    voices, rows = arguments.voices or checkpoint.voices, []
+    if not 1 <= options.sentences <= len(texts):
+        raise InputError(f"--sentences {options.sentences}: 1 to {len(texts)} are there")
+    checkpoint = open_checkpoint(options.checkpoint)
+    voices, rows = checkpoint.voices, []
+    if options.voices:
+        voices = tuple(options.voices.split(","))
     for index, text in enumerate(
-        track(texts[: arguments.sentences], "sentences", console=Console(stderr=True))
+        track(texts[: options.sentences], "sentences", console=Console(stderr=True))
     ):
         rows.append(compared(checkpoint, text, voices[index % len(voices)]))
     cells = [
@@ -96,11 +105,11 @@ def main(argv: list[str] | None = None) -> int:
     print_table(f"{checkpoint.name} against upstream, float64", headings, cells)
     worst = {name: min(row[name] for row in rows) for name in FIGURES}
     changed = sum(row["durations_changed"] for row in rows)
-    good = not changed and min(worst.values()) >= arguments.limit
+    good = not changed and min(worst.values()) >= options.limit
     report = {"good": good, "durations_changed": changed, "worst": worst, "rows": rows}
     if good:
-        return conclude(arguments, report, EXIT_GOOD, "every sentence keeps the limit")
-    return conclude(arguments, report, EXIT_REJECTED, "a duration or a figure differs")
+        return conclude(options, report, EXIT_GOOD, "every sentence keeps the limit")
+    return conclude(options, report, EXIT_REJECTED, "a duration or a figure differs")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,17 @@ import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import (
-    build_argument,
-    checkpoint_argument,
+    CommandOptions,
+    build_option,
+    checkpoint_option,
     conclude,
-    layout_argument,
+    layout_option,
+    option,
+    parse,
     print_table,
 )
 from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
 from kokoro_ane.pipeline.text import Phonemizer, chunks, text_reader
 from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
@@ -85,66 +89,54 @@ def threads_argument(text: str) -> int:
     return int(text)
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("bench.chain_speed", __doc__)
-    checkpoint_argument(parser)
-    layout_argument(parser)
-    build_argument(parser)
-    parser.add_argument("--method", default="fp16", help="level of the vocoder package")
-    parser.add_argument("--voice", help="default: the checkpoint's first")
-    parser.add_argument(
-        "--runtimes",
-        default="torch,mlprogram",
-        help="with commas; upstream among them: its KModel (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--words",
-        type=numbers,
-        default=(5, 20, 100, 500, 2000),
-        help="lengths of text (default: 5,20,100,500,2000)",
-    )
-    parser.add_argument("--text", nargs="+", metavar="TEXT", help="these texts instead of lengths")
-    parser.add_argument("--threads", type=threads_argument, default=1)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--memory",
-        type=numbers,
-        metavar="WORDS,WORDS",
-        help="memory and joins of the command at these lengths instead",
-    )
-    what.add_argument(
-        "--opening", action="store_true", help="time and memory to open each part instead"
-    )
-    return parser.parse_args(argv)
-
-
 def numbers(text: str) -> tuple[int, ...]:
     """'5,20' -> (5, 20)."""
     return tuple(int(part) for part in text.split(","))
 
 
-def memory(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class SpeedOptions(CommandOptions):
+    """What is measured, and by whom."""
+
+    checkpoint: str | None = checkpoint_option()
+    layout: str = layout_option()
+    build: Path = build_option()
+    method: str = option("level of the vocoder package", "fp16")
+    voice: str | None = option("default: the checkpoint's first")
+    runtimes: str = option("with commas; upstream among them: its KModel", "torch,mlprogram")
+    words: tuple[int, ...] = option(
+        "lengths of text (default: 5,20,100,500,2000)", (5, 20, 100, 500, 2000), type=numbers
+    )
+    text: tuple[str, ...] = option("these texts instead of lengths", (), nargs="+", metavar="TEXT")
+    threads: int = option("of PyTorch", 1, type=threads_argument)
+    memory: tuple[int, ...] | None = option(
+        "memory and joins of the command at these lengths instead",
+        type=numbers,
+        metavar="WORDS,WORDS",
+        exclusive="what",
+    )
+    opening: bool = option("time and memory to open each part instead", False, exclusive="what")
+
+
+def memory(options: SpeedOptions) -> list[dict[str, Any]]:
     """The command itself at each length and runtime, one process each."""
     rows = []
-    for runtime in arguments.runtimes.split(","):
-        for words in arguments.memory:
+    for runtime in options.runtimes.split(","):
+        for words in options.memory:
             with tempfile.TemporaryDirectory() as folder:
                 book = Path(folder) / "book.txt"
                 book.write_text(text_of(words), encoding="utf-8")
-                rows.append(
-                    {"runtime": runtime, "words": words} | _spoken(arguments, runtime, book)
-                )
+                rows.append({"runtime": runtime, "words": words} | _spoken(options, runtime, book))
     return rows
 
 
-def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str, Any]:
+def _spoken(options: SpeedOptions, runtime: str, book: Path) -> dict[str, Any]:
     words = f"-m kokoro_ane.pipeline.speak --quiet --runtime {runtime} --build".split()
-    command = [sys.executable, *words, str(arguments.build), "--file", str(book)]
+    command = [sys.executable, *words, str(options.build), "--file", str(book)]
     command += ["-o", str(book.with_suffix(".wav")), "--timestamps", str(book.with_suffix(".json"))]
-    command += ["--checkpoint", arguments.checkpoint] if arguments.checkpoint else []
-    command += ["--layout", arguments.layout] if arguments.layout else []
-    command += ["--method", arguments.method] if runtime != "torch" else []
+    command += ["--checkpoint", options.checkpoint] if options.checkpoint else []
+    command += ["--layout", options.layout] if options.layout else []
+    command += ["--method", options.method] if runtime != "torch" else []
     with book.with_suffix(".log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdout=log)
         # the kernel's own high-water mark of that process alone
@@ -160,19 +152,19 @@ def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str
     }
 
 
-def opening(arguments: argparse.Namespace, runtime: str) -> list[dict[str, Any]]:
+def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     """In a fresh process: encoder, vocoder and the reader of text opened one after the other, then
     a sentence of them all.
     """
-    checkpoint = open_checkpoint(arguments.checkpoint)
+    checkpoint = open_checkpoint(options.checkpoint)
     # libraries are imported first: their time and pages are not the models'
     for name in (RUNTIMES[runtime].module.partition(":")[0], *RUNTIMES[runtime].needs):
         importlib.import_module(name)
     encoders, vocoder = files_of(
-        runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout)
+        runtime, Request(checkpoint, options.build, options.method, options.layout)
     )
     voice, made, rows = (
-        checkpoint.voice(arguments.voice or checkpoint.voices[0]),
+        checkpoint.voice(options.voice or checkpoint.voices[0]),
         dict[str, Any](),
         list[dict[str, Any]](),
     )
@@ -245,28 +237,26 @@ class UpstreamChain:
 
 
 def loaded_pipelines(
-    checkpoint: Checkpoint, arguments: argparse.Namespace, clock: Callable[[], float]
+    checkpoint: Checkpoint, options: SpeedOptions, clock: Callable[[], float]
 ) -> dict[str, Pipeline]:
     """A pipeline for each runtime, loaded."""
     reader = text_reader("us")
     pipelines = {}
-    for runtime in (name for name in arguments.runtimes.split(",") if name != UPSTREAM):
-        method = "fp16" if runtime == "torch" else arguments.method
-        opened = open_runtime(
-            runtime, Request(checkpoint, arguments.build, method, arguments.layout)
-        )
+    for runtime in (name for name in options.runtimes.split(",") if name != UPSTREAM):
+        method = "fp16" if runtime == "torch" else options.method
+        opened = open_runtime(runtime, Request(checkpoint, options.build, method, options.layout))
         pipelines[runtime] = Pipeline(
             reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock
         )
     return pipelines
 
 
-def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]:
     """Every runtime at every length."""
-    torch.set_num_threads(arguments.threads)
-    voice = checkpoint.voice(arguments.voice or checkpoint.voices[0])
+    torch.set_num_threads(options.threads)
+    voice = checkpoint.voice(options.voice or checkpoint.voices[0])
     # CPU seconds do not count what other jobs take, but add up over threads
-    clock = time.process_time if arguments.threads == 1 else time.perf_counter
+    clock = time.process_time if options.threads == 1 else time.perf_counter
 
     def by_pipeline(pipeline: Pipeline, text: str) -> dict[str, Any]:
         stats = SynthesisStats(clock)
@@ -278,16 +268,16 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
 
     speakers = {
         name: partial(by_pipeline, pipeline)
-        for name, pipeline in loaded_pipelines(checkpoint, arguments, clock).items()
+        for name, pipeline in loaded_pipelines(checkpoint, options, clock).items()
     }
-    if UPSTREAM in arguments.runtimes.split(","):
+    if UPSTREAM in options.runtimes.split(","):
         chain = UpstreamChain(checkpoint, text_reader("us"), clock)
         speakers[UPSTREAM] = partial(chain.spoken, voice=voice)
     for speak in speakers.values():
         # warm
         speak(text_of(20))
     rows = []
-    for text in arguments.text or map(text_of, arguments.words):
+    for text in options.text or map(text_of, options.words):
         for runtime, speak in speakers.items():
             # resets the high-water mark
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -296,7 +286,7 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
             rows.append(
                 {
                     "runtime": runtime,
-                    "threads": arguments.threads,
+                    "threads": options.threads,
                     "words": words,
                     "peak_mb": resident_kib("VmHWM") / 1000,
                 }
@@ -319,13 +309,13 @@ def print_speed(rows: list[dict[str, Any]]) -> None:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    if arguments.memory:
-        rows = memory(arguments)
+    options = parse(SpeedOptions, "bench.chain_speed", __doc__, argv)
+    if options.memory:
+        rows = memory(options)
         print_figures(MEMORY, rows)
         growth = {
             name: [row["peak_mb"] for row in rows if row["runtime"] == name]
-            for name in arguments.runtimes.split(",")
+            for name in options.runtimes.split(",")
         }
         flat = all(max(peaks) - min(peaks) <= MEMORY_LIMIT_MB for peaks in growth.values())
         good = flat and all(
@@ -333,20 +323,20 @@ def main(argv: list[str] | None = None) -> int:
         )
         report = {"rows": rows, "good": good}
         if good:
-            return conclude(arguments, report, EXIT_GOOD, "memory and joins keep their limits")
-        return conclude(arguments, report, EXIT_REJECTED, "memory or a join misses its limit")
-    if arguments.opening:
+            return conclude(options, report, EXIT_GOOD, "memory and joins keep their limits")
+        return conclude(options, report, EXIT_REJECTED, "memory or a join misses its limit")
+    if options.opening:
         opened = []
-        for runtime in arguments.runtimes.split(","):
+        for runtime in options.runtimes.split(","):
             # a process of its own: pages of the runtime before would count
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
-                opened += fresh.submit(opening, arguments, runtime).result()
+                opened += fresh.submit(opening, options, runtime).result()
         print_figures(OPENING, opened)
-        return conclude(arguments, {"rows": opened}, EXIT_GOOD, "measured")
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    rows = speed(checkpoint, arguments)
+        return conclude(options, {"rows": opened}, EXIT_GOOD, "measured")
+    checkpoint = open_checkpoint(options.checkpoint)
+    rows = speed(checkpoint, options)
     print_speed(rows)
-    return conclude(arguments, {"rows": rows}, EXIT_GOOD, "measured")
+    return conclude(options, {"rows": rows}, EXIT_GOOD, "measured")
 
 
 if __name__ == "__main__":

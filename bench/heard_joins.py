@@ -9,6 +9,7 @@ before joins were cut. The PyTorch runtime speaks. A pipe's last line is one JSO
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    checkpoint_option,
+    conclude,
+    option,
+    parse,
+    print_table,
+)
 from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, command
 from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
 from kokoro_ane.pipeline.joins import STEP, Loudness
 
@@ -160,19 +168,24 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
 ROWS = {"silence": silence_rows, "times": time_rows, "replies": reply_rows}
 
 
+@dataclass(frozen=True)
+class HeardOptions(CommandOptions):
+    """What is heard."""
+
+    checkpoint: str | None = checkpoint_option()
+    rows: str = option("tables, with commas", ",".join(ROWS))
+    voices: str | None = option("default: all of the checkpoint")
+    raw: bool = option("joins as the model gives them, not levelled", False)
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("bench.heard_joins", __doc__)
-    checkpoint_argument(parser)
-    parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--voices", help="default: all of the checkpoint")
-    parser.add_argument("--raw", action="store_true")
-    arguments = parser.parse_args(argv)
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    voices = (arguments.voices or ",".join(checkpoint.voices)).split(",")
-    speaks, results = speaker(checkpoint, arguments.raw), {}
-    for name in arguments.rows.split(","):
+    options = parse(HeardOptions, "bench.heard_joins", __doc__, argv)
+    checkpoint = open_checkpoint(options.checkpoint)
+    voices = (options.voices or ",".join(checkpoint.voices)).split(",")
+    speaks, results = speaker(checkpoint, options.raw), {}
+    for name in options.rows.split(","):
         rows = ROWS[name](speaks, voices)
         cells = [
             tuple(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
@@ -180,8 +193,8 @@ def main(argv: list[str] | None = None) -> int:
         ]
         print_table(name, tuple(rows[0]), cells)
         results[name] = rows
-    report = {"voices": voices, "raw": arguments.raw} | results
-    return conclude(arguments, report, EXIT_GOOD, "what is heard was measured")
+    report = {"voices": voices, "raw": options.raw} | results
+    return conclude(options, report, EXIT_GOOD, "what is heard was measured")
 
 
 if __name__ == "__main__":

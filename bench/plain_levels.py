@@ -7,20 +7,31 @@ this project's levels are measured against.
 Exit 0: both ship; else the exit code of `kokoro-ane quality` for the worse one.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    build_option,
+    checkpoint_option,
+    parse,
+)
 from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import Parser, command
+from kokoro_ane.core.errors import command
+
+
+@dataclass(frozen=True)
+class PlainOptions(CommandOptions):
+    """Where the parent package stands."""
+
+    build: Path = build_option()
+    checkpoint: str | None = checkpoint_option()
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("bench.plain_levels", __doc__)
-    build_argument(parser)
-    checkpoint_argument(parser)
-    arguments = parser.parse_args(argv)
+    options = parse(PlainOptions, "bench.plain_levels", __doc__, argv)
     import coremltools as ct
     from coremltools.optimize import coreml as cto
 
@@ -31,21 +42,21 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.quantize.locator import HALF, Request
     from mlprogram.package import open_package
 
-    checkpoint, code = open_checkpoint(arguments.checkpoint), 0
-    parent = Request(checkpoint, arguments.build, HALF, PADDED).verified()
+    checkpoint, code = open_checkpoint(options.checkpoint), 0
+    parent = Request(checkpoint, options.build, HALF, PADDED).verified()
     exact = open_package(parent.package_path)
     for name, quantizer, config in (
         ("w8", cto.linear_quantize_weights, cto.OpLinearQuantizerConfig()),
         ("p6", cto.palettize_weights, cto.OpPalettizerConfig(nbits=6)),
     ):
-        path = Request(checkpoint, arguments.build, name, PADDED).vocoder
+        path = Request(checkpoint, options.build, name, PADDED).vocoder
         package = path.with_suffix(".mlpackage")
         model = ct.models.MLModel(
             exact.spec, skip_model_load=True, weights_dir=str(exact.weights_dir)
         )
         save_package(quantizer(model, cto.OptimizationConfig(config)), package)
         replace(parent, method=name, **describe_package(package)).save(path)
-        flags = f"--checkpoint {arguments.checkpoint} --build {arguments.build}"
+        flags = f"--checkpoint {options.checkpoint} --build {options.build}"
         flags = f"--method {name} --layout {PADDED} {flags}"
         code = max(code, quality(flags.split()))
     return code

@@ -1,163 +1,138 @@
-"""What the commands that build packages are asked for, as frozen options; the command line that
-says the same, which every "not built" message names; the flags that several commands share; how
-every command ends.
+"""Options of commands: one frozen dataclass per command, whose fields are its flags; the command
+line that says the same, which every "not built" message names; how every command ends.
 
-    options = BuildOptions("vocoder", layout="padded", checkpoint="kokoro-int8")
-    options.command  # kokoro-ane build vocoder --layout padded --checkpoint kokoro-int8
-    options_of(BuildOptions, arguments)  # filled by the flags of a command line
-    return conclude(arguments, report, exit_of(verdict), "w8a8 ships")
+    @dataclass(frozen=True)
+    class DoctorOptions(CommandOptions):
+        build: Path = build_option()  # --build, the same for every command that reads packages
+        seed: int = option("of the noise", 0, type=seed_argument)  # --seed
+
+    options = parse(DoctorOptions, "kokoro-ane doctor", __doc__, argv)
+    return conclude(options, report, exit_of(verdict), "w8a8 ships")
+    BuildOptions("vocoder", layout="padded").command  # kokoro-ane build vocoder --layout padded
 """
 
 import argparse
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 from kokoro_ane.core.contract import (
     DEFAULT_LAYOUT,
     ENCODER_NAME,
     G2P_NAME,
     HOST,
+    MAX_PHONEMES,
     PADDED,
     STREAMING,
     STREAMING_POLYNOMIAL,
+    check_buckets,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED
+from kokoro_ane.core.errors import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    EXIT_UNDECIDED,
+    InputError,
+    Parser,
+)
 from mlprogram.errors import conclude as conclude_program
 
 DEFAULT_BUILD, CORE_ML = Path("build"), "coreml"
+# runtimes beside Core ML that a stage can be built for
+OTHER_RUNTIMES = ("onnx", "executorch", "tvm")
 # what names a layout, where it is not --layout
 LAYOUT_FLAGS = {
     DEFAULT_LAYOUT: "",
     HOST: f"--tail {HOST}",
     STREAMING_POLYNOMIAL: "--without-sine",
 }
-Options = TypeVar("Options")
+REQUIRED = MISSING  # the default of an option that has to be given
+MAX_SEED = 1 << 62
 
 
-@dataclass(frozen=True)
-class BuildOptions:
-    """An uncompressed package of a stage, or the file of another runtime; None is the stage's own
-    value.
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """What every command takes: --json, which core.errors.Parser adds."""
 
-    stage: g2p, encoder or vocoder. runtime: who will run it. layout: of the vocoder, "" for the
-    default one (quantize.locator.default_layout). precision: fp16 or fp32. target: iOS17 or iOS18.
-    method, weights: of the G2P. buckets: enumerated lengths in frames, 40 a second, rising;
-    token_buckets: in tokens (phonemes + 2). checkpoint: a folder or a name; None for
-    hexgrad/Kokoro-82M, or kokoro-int8, whichever can be had.
+    json: bool = False
+
+
+Options = TypeVar("Options", bound=CommandOptions)
+
+
+def option(meaning: str, default: Any = None, *flags: str, **argument: Any) -> Any:
+    """Return a dataclass field that is a flag of its command.
+
+    flags: its names, where it is not `--` and the name of the field; without a dash it is
+    positional. argument: further arguments of argparse's add_argument. The type follows from the
+    annotation: `bool` is a switch, `bool | None` has --no- too. exclusive: the name of a group of
+    which a user may give one flag.
     """
-
-    stage: str
-    runtime: str = CORE_ML
-    layout: str = ""
-    precision: str = "fp16"
-    target: str | None = None
-    method: str = "w8"
-    weights: Path | None = None
-    buckets: tuple[int, ...] | None = None
-    token_buckets: tuple[int, ...] | None = None
-    checkpoint: str | None = None
-    out: Path = DEFAULT_BUILD
-
-    @property
-    def command(self) -> str:
-        """The command line, for a user to type."""
-        return _typed("build", self)
+    return field(default=default, metadata={"flags": flags, "help": meaning, **argument})
 
 
-@dataclass(frozen=True)
-class QuantizeOptions:
-    """A compressed level, made from the uncompressed package in `build`.
-
-    method: a name of quantize.methods. stage: vocoder or encoder. runtime: coreml for packages, or
-    onnx. recipe: for method mixed, None for the bundled one. settings: KEY=VALUE of a trial.
+def parse(
+    kind: type[Options],
+    prog: str,
+    doc: str | None,
+    argv: Sequence[str] | None,
+    **choices: Collection[str],
+) -> Options:
+    """Return the options that a command line gives; exit as argparse does where it is wrong.
+    `choices`: of fields whose values are known only where the command is.
     """
-
-    method: str
-    stage: str = "vocoder"
-    layout: str = ""
-    checkpoint: str | None = None
-    build: Path = DEFAULT_BUILD
-    runtime: str = CORE_ML
-    recipe: Path | None = None
-    settings: tuple[str, ...] = ()
-
-    @property
-    def command(self) -> str:
-        """The command line, for a user to type."""
-        return _typed("quantize", self)
+    parser = Parser(prog, doc)
+    add_options(parser, kind, **choices)
+    return options_of(kind, parser.parse_args(argv))
 
 
-def _typed(verb: str, options: BuildOptions | QuantizeOptions) -> str:
-    """A flag for each option that is not the default; the stage of `build` stands first, bare."""
-    words = ["kokoro-ane", verb]
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if option.name == "layout" and value in LAYOUT_FLAGS:
-            words += LAYOUT_FLAGS[value].split()
-        elif value != option.default:
-            bare = verb == "build" and option.name == "stage"
-            words += [] if bare else [f"--{option.name.replace('_', '-')}"]
-            words.append(shlex.quote(str(value)))
-    return " ".join(words)
+def add_options(
+    parser: argparse.ArgumentParser,
+    kind: type[CommandOptions],
+    names: Collection[str] = (),
+    **choices: Collection[str],
+) -> None:
+    """Add a flag for each field that `option` made, or only for the fields of these names."""
+    groups: dict[str, Any] = {}
+    for each in fields(kind):
+        if not each.metadata or (names and each.name not in names):
+            continue
+        argument = dict(each.metadata)
+        if each.name in choices:
+            argument["choices"] = choices[each.name]
+        if "add" in argument:
+            argument["add"](parser)
+            continue
+        flags = argument.pop("flags") or (f"--{each.name.replace('_', '-')}",)
+        group: Any = parser
+        if "exclusive" in argument:
+            exclusive = argument.pop("exclusive")
+            group = groups.setdefault(exclusive, None) or parser.add_mutually_exclusive_group()
+            groups[exclusive] = group
+        if flags[0].startswith("-"):
+            argument |= {"dest": each.name, "required": each.default is MISSING}
+        types = get_args(each.type) or (each.type,)
+        if bool in types:
+            has_negation = NoneType in types
+            argument["action"] = argparse.BooleanOptionalAction if has_negation else "store_true"
+        else:
+            argument.setdefault("type", types[0])
+            is_shown = each.default not in (None, "", (), MISSING)
+            if is_shown and "default" not in argument["help"]:
+                argument["help"] += f" (default: {each.default})"
+        group.add_argument(*flags, **argument)
 
 
 def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
-    """The options that a command line fills: each field by the flag of its name, where there is
-    one.
-    """
-    flags = {}
-    for option in fields(kind):  # type: ignore[arg-type]
-        if hasattr(arguments, option.name):
-            value = getattr(arguments, option.name)
-            flags[option.name] = tuple(value) if isinstance(value, list) else value
-    return kind(**flags)
-
-
-def command_for(name: str) -> str:
-    """What builds the package of that stage or file name."""
-    rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
-    stage = next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder")
-    return BuildOptions(stage).command
-
-
-def exit_of(verdict: str, may_be_released: bool = True) -> int:
-    """The exit code of a verdict, for every command that has one. `quality` asks whether the level
-    ships; `release` and `bundle` ask whether it may be released too, and what ships and may not is
-    still open.
-    """
-    if verdict == "SHIP":
-        return EXIT_GOOD if may_be_released else EXIT_UNDECIDED
-    return EXIT_REJECTED if verdict == "REJECT" else EXIT_UNDECIDED
-
-
-def conclude(
-    arguments: argparse.Namespace, report: Mapping[str, Any], code: int, meaning: str
-) -> int:
-    """End a command: `exit CODE: meaning` for a person at a terminal, the report as one JSON object
-    for a pipe and for --json. `meaning`: what the code says, and what to do next. Returns the code.
-    """
-    return conclude_program(report, code, meaning, getattr(arguments, "json", False))
-
-
-def print_table(
-    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False
-) -> None:
-    """A table for people on stdout. `right`: all columns but the first hold numbers."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if right and place else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-MAX_SEED = 1 << 62
+    """Return the options of parsed flags; a flag that was not given leaves the field's default."""
+    values: dict[str, Any] = {}
+    for each in fields(kind):
+        value = getattr(arguments, each.name, None)
+        if value is not None:
+            values[each.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
 
 
 def seed_argument(text: str) -> int:
@@ -169,30 +144,57 @@ def seed_argument(text: str) -> int:
     return int(text)
 
 
-def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
+def buckets_argument(text: str) -> tuple[int, ...]:
+    """'20,40' -> (20, 40), for argparse; an ArgumentTypeError says what is wrong with the list."""
+    try:
+        return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
+    except InputError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 20,40,80"
+        ) from None
+
+
+def token_buckets(text: str) -> tuple[int, ...]:
+    """Lengths within ALBERT's positions: 3 to 512."""
+    buckets = buckets_argument(text)
+    if buckets[0] < 3 or buckets[-1] > MAX_PHONEMES + 2:
+        raise argparse.ArgumentTypeError(
+            f"token buckets {text!r} are not within 3..{MAX_PHONEMES + 2} (phonemes + 2)"
+        )
+    return buckets
+
+
+def checkpoint_option() -> Any:
     """--checkpoint, the same for every command that opens one."""
-    parser.add_argument(
-        "--checkpoint",
-        help=(
-            "folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8'"
-            " (default: the first of these two that can be had)"
-        ),
+    return option(
+        "folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8'"
+        " (default: the first of these two that can be had)"
     )
 
 
-def build_argument(
-    parser: argparse.ArgumentParser, what: str = "folder with the packages", flag: str = "--build"
-) -> None:
+def build_option(what: str = "folder with the packages") -> Any:
     """--build, the same for every command that reads packages."""
-    parser.add_argument(
-        flag, type=Path, default=DEFAULT_BUILD, help=f"{what} (default: %(default)s)"
+    return option(what, DEFAULT_BUILD)
+
+
+def voice_option() -> Any:
+    """--voice, the same for every command that speaks."""
+    return option(
+        "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
+        " checkpoint has it, else its first)"
     )
 
 
-def layout_argument(parser: argparse.ArgumentParser) -> None:
+def layout_option() -> Any:
     """--layout, or the flag of one of its variants, the same for every command that builds or opens
     a vocoder package: one of LAYOUTS, or "" where nobody names one.
     """
+    return field(default="", metadata={"add": _add_layout_flags})
+
+
+def _add_layout_flags(parser: argparse.ArgumentParser) -> None:
     flags = parser.add_mutually_exclusive_group()
     flags.add_argument(
         "--layout",
@@ -216,3 +218,125 @@ def layout_argument(parser: argparse.ArgumentParser) -> None:
         const=STREAMING_POLYNOMIAL,
         help=f"{STREAMING}, but Snake is a polynomial: for M1, M2 and A14, which lack the sine",
     )
+
+
+@dataclass(frozen=True)
+class BuildOptions(CommandOptions):
+    """An uncompressed package of a stage, or the file of another runtime; None is the stage's own
+    value. stage: g2p, encoder or vocoder.
+    """
+
+    stage: str
+    runtime: str = option("who will run it", CORE_ML, choices=(CORE_ML, *OTHER_RUNTIMES))
+    layout: str = layout_option()
+    precision: str = option(
+        "fp16, and fp32 where it is needed: the vocoder's tail, the encoder's durations; fp32: a"
+        " reference package",
+        "fp16",
+        choices=("fp16", "fp32"),
+    )
+    target: str | None = option(
+        "minimum deployment target (default: iOS18; iOS17 of g2p and of --layout padded)",
+        choices=("iOS17", "iOS18"),
+    )
+    method: str = option(
+        "w8: 8-bit weights in float32 arithmetic; fp16: all 16 bits", "w8", choices=("w8", "fp16")
+    )
+    weights: Path | None = option(
+        "a .npz of training.g2p_network with its .json; default: the bundled one"
+    )
+    buckets: tuple[int, ...] | None = option(
+        "enumerated lengths in frames, 40 a second, rising", type=buckets_argument
+    )
+    token_buckets: tuple[int, ...] | None = option(
+        "enumerated lengths in tokens (phonemes + 2)", type=token_buckets
+    )
+    checkpoint: str | None = checkpoint_option()
+    out: Path = option("folder for packages and manifests", DEFAULT_BUILD)
+    again: bool = option("build anew what is there and current", False)
+
+    @property
+    def command(self) -> str:
+        """The command line, for a user to type."""
+        return _typed("build", self)
+
+
+@dataclass(frozen=True)
+class QuantizeOptions(CommandOptions):
+    """A compressed level, made from the uncompressed package in `build`."""
+
+    method: str = option("compression method", REQUIRED)
+    stage: str = option("whose package", "vocoder", choices=("vocoder", "encoder"))
+    layout: str = layout_option()
+    checkpoint: str | None = checkpoint_option()
+    build: Path = build_option("folder with the parent package")
+    runtime: str = option("whose file", CORE_ML, choices=(CORE_ML, "onnx"))
+    recipe: Path | None = option("for method mixed (default: the checkpoint's bundled recipe)")
+    settings: tuple[str, ...] = option(
+        "a trial: another value for a setting of the method's activations; give what it makes a"
+        " folder of its own",
+        (),
+        "--set",
+        action="append",
+        metavar="KEY=VALUE",
+    )
+
+    @property
+    def command(self) -> str:
+        """The command line, for a user to type."""
+        return _typed("quantize", self)
+
+
+def _typed(verb: str, options: BuildOptions | QuantizeOptions) -> str:
+    """A flag for each option that is not the default; the stage of `build` stands first, bare."""
+    words = ["kokoro-ane", verb]
+    for each in fields(options):
+        value = getattr(options, each.name)
+        if each.name == "layout" and value in LAYOUT_FLAGS:
+            words += LAYOUT_FLAGS[value].split()
+        elif value != each.default:
+            bare = verb == "build" and each.name == "stage"
+            words += [] if bare else [f"--{each.name.replace('_', '-')}"]
+            words.append(shlex.quote(str(value)))
+    return " ".join(words)
+
+
+def command_for(name: str) -> str:
+    """What builds the package of that stage or file name."""
+    rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
+    stage = next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder")
+    return BuildOptions(stage).command
+
+
+def exit_of(verdict: str, may_be_released: bool = True) -> int:
+    """The exit code of a verdict, for every command that has one. `quality` asks whether the level
+    ships; `release` and `bundle` ask whether it may be released too, and what ships and may not is
+    still open.
+    """
+    if verdict == "SHIP":
+        return EXIT_GOOD if may_be_released else EXIT_UNDECIDED
+    return EXIT_REJECTED if verdict == "REJECT" else EXIT_UNDECIDED
+
+
+def conclude(
+    options: CommandOptions | argparse.Namespace, report: Mapping[str, Any], code: int, meaning: str
+) -> int:
+    """End a command: `exit CODE: meaning` for a person at a terminal, the report as one JSON object
+    for a pipe and for --json. `meaning`: what the code says, and what to do next. Returns the code.
+    """
+    return conclude_program(report, code, meaning, getattr(options, "json", False))
+
+
+def print_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False
+) -> None:
+    """A table for people on stdout. `right`: all columns but the first hold numbers."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if right and place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

@@ -13,14 +13,22 @@ matplotlib. A pipe's last line is one JSON object.
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kokoro_ane.core.commands import build_argument, conclude
+from kokoro_ane.core.commands import (
+    REQUIRED,
+    CommandOptions,
+    build_option,
+    conclude,
+    option,
+    parse,
+)
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 
 DOCS = Path(__file__).resolve().parent
 PICTURES, SAMPLES = DOCS / "pictures", DOCS / "samples"
@@ -308,21 +316,26 @@ DRAWINGS: MappingProxyType[str, Callable[[], Path]] = MappingProxyType(
 )
 
 
+@dataclass(frozen=True)
+class PictureOptions(CommandOptions):
+    """Which picture is made, and of which packages."""
+
+    what: str = option("which of them to make", REQUIRED, "what", choices=(*DRAWINGS, "recordings"))
+    build: Path = build_option()
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("docs/pictures.py", __doc__)
-    parser.add_argument("what", choices=(*DRAWINGS, "recordings"), help="which of them to make")
-    build_argument(parser)
-    arguments = parser.parse_args(argv)
-    if arguments.what == "recordings":
-        paths = render_recordings(arguments.build)
+    options = parse(PictureOptions, "docs/pictures.py", __doc__, argv)
+    if options.what == "recordings":
+        paths = render_recordings(options.build)
     else:
-        paths = [DRAWINGS[arguments.what]()]
+        paths = [DRAWINGS[options.what]()]
     for path in paths:
         print(path.relative_to(DOCS.parent))
     report = {"files": [str(path.relative_to(DOCS.parent)) for path in paths]}
-    return conclude(arguments, report, EXIT_GOOD, f"{len(paths)} written")
+    return conclude(options, report, EXIT_GOOD, f"{len(paths)} written")
 
 
 if __name__ == "__main__":

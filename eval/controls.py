@@ -12,14 +12,22 @@ Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2
 pipe's last line is one JSON object.
 """
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, seed_argument
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    build_option,
+    checkpoint_option,
+    conclude,
+    option,
+    parse,
+    seed_argument,
+)
 from kokoro_ane.core.contract import BOTH, JUDGED, TUNING
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
 
 if TYPE_CHECKING:
@@ -29,32 +37,21 @@ if TYPE_CHECKING:
 TEXTS = {VOCODER: (JUDGED, 6), ENCODER: (BOTH, None), PRODUCT: (TUNING, 6)}
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane controls", __doc__)
-    checkpoint_argument(parser)
-    parser.add_argument(
-        "--stage", choices=STAGES, default=VOCODER, help="whose gates (default: %(default)s)"
+@dataclass(frozen=True)
+class ControlOptions(CommandOptions):
+    """Which controls are judged, and on what."""
+
+    checkpoint: str | None = checkpoint_option()
+    stage: str = option("whose gates", VOCODER, choices=STAGES)
+    clips: int | None = option(
+        "how many clips each is judged on (default: 6; of the encoder all 48)"
     )
-    parser.add_argument(
-        "--clips",
-        type=int,
-        help="how many clips each is judged on (default: 6; of the encoder all 48)",
+    build: Path = build_option()
+    seed: int = option("of the noise; other seeds are seed + 1 and on", 0, type=seed_argument)
+    only: str | None = option("these controls, by name, with commas (default: all)")
+    renders: Path | None = option(
+        "folder that keeps the fp32 renders (default: they are made anew)"
     )
-    build_argument(parser)
-    parser.add_argument(
-        "--seed",
-        type=seed_argument,
-        default=0,
-        help="of the noise; other seeds are seed + 1 and on (default: %(default)s)",
-    )
-    parser.add_argument("--only", help="these controls, by name, with commas (default: all)")
-    parser.add_argument(
-        "--renders",
-        type=Path,
-        help="folder that keeps the fp32 renders (default: they are made anew)",
-    )
-    return parser.parse_args(argv)
 
 
 def controls_of(stage: str, names: str | None = None) -> "list[Control]":
@@ -100,8 +97,8 @@ def print_table(title: str, outcomes: "Sequence[Outcome]", shown: Sequence[str])
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    stage, controls = arguments.stage, controls_of(arguments.stage, arguments.only)
+    options = parse(ControlOptions, "kokoro-ane controls", __doc__, argv)
+    stage, controls = options.stage, controls_of(options.stage, options.only)
     from rich.console import Console
     from rich.progress import track
 
@@ -112,16 +109,16 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.eval.renditions import COMPARISONS
     from kokoro_ane.quantize.speech import own_speech
 
-    checkpoint, (texts, count) = open_checkpoint(arguments.checkpoint), TEXTS[stage]
-    if arguments.clips is not None:
-        count = arguments.clips
+    checkpoint, (texts, count) = open_checkpoint(options.checkpoint), TEXTS[stage]
+    if options.clips is not None:
+        count = options.clips
     if texts == TUNING:
         clips = own_speech(checkpoint, TUNING)[:count]
     else:
         clips = judged_clips(checkpoint, texts, count)
-    variations = Variations.of(checkpoint, arguments.seed)
-    reference = Reference(checkpoint, arguments.seed, arguments.renders, variations)
-    trials = ControlTrials(Setting(reference, clips, arguments.build), stage)
+    variations = Variations.of(checkpoint, options.seed)
+    reference = Reference(checkpoint, options.seed, options.renders, variations)
+    trials = ControlTrials(Setting(reference, clips, options.build), stage)
     progress = track(controls, "controls", console=Console(stderr=True), transient=True)
     outcomes = [outcome for control in progress if (outcome := trials.outcome(control))]
     errors = [outcome for outcome in outcomes if outcome.control.rejected]
@@ -141,11 +138,11 @@ def main(argv: list[str] | None = None) -> int:
         "controls": [outcome.record() for outcome in errors],
         "harmless": [outcome.record() for outcome in harmless],
         "clips": len(clips),
-        "seed": arguments.seed,
+        "seed": options.seed,
     }
     if rejected + passed == len(outcomes):
-        return conclude(arguments, record, EXIT_GOOD, "the gates tell every error from no harm")
-    return conclude(arguments, record, EXIT_REJECTED, "a gate is blind to an error, or too strict")
+        return conclude(options, record, EXIT_GOOD, "the gates tell every error from no harm")
+    return conclude(options, record, EXIT_REJECTED, "a gate is blind to an error, or too strict")
 
 
 if __name__ == "__main__":

@@ -27,17 +27,16 @@ if __package__ in (None, ""):
 
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import conclude, exit_of, options_of
-from kokoro_ane.core.errors import InputError, Parser, command
+from kokoro_ane.core.commands import REQUIRED, conclude, exit_of, option, parse
+from kokoro_ane.core.errors import InputError, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
-from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, session
 from kokoro_ane.quantize.methods import CONVERTED, LEVELS, STAGE_METHODS, method_named
 from kokoro_ane.runtimes.registry import (
     DEFAULT_RUNTIME,
@@ -61,38 +60,16 @@ OF_THE_VOCODER = {
 
 @dataclass(frozen=True, kw_only=True)
 class QualityOptions(SessionOptions):
-    """What is judged: a level of a stage, rendered by a runtime. out: None for
-    BUILD/quality/NAME.json.
-    """
+    """What is judged: a level of a stage, rendered by a runtime."""
 
-    method: str
-    stage: str = VOCODER
-    runtime: str = DEFAULT_RUNTIME
-    out: Path | None = None
-
-
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane quality", __doc__)
-    names = ", ".join(dict.fromkeys((*LEVELS, *STAGE_METHODS["encoder"])))
-    parser.add_argument(
-        "--method",
-        required=True,
-        help=f"level to judge: {names}; of a product VOCODER+ENCODER, such as p6+w8g",
+    method: str = option(
+        f"level to judge: {', '.join(dict.fromkeys((*LEVELS, *STAGE_METHODS['encoder'])))}; of a"
+        " product VOCODER+ENCODER, such as p6+w8g",
+        REQUIRED,
     )
-    parser.add_argument(
-        "--stage", choices=STAGES, default=VOCODER, help="whose level (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--runtime",
-        default=DEFAULT_RUNTIME,
-        help=f"who renders it: {', '.join(RUNTIMES)} (default: %(default)s)",
-    )
-    session_arguments(parser)
-    parser.add_argument(
-        "--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)"
-    )
-    return parser.parse_args(argv)
+    stage: str = option("whose level", VOCODER, choices=STAGES)
+    runtime: str = option(f"who renders it: {', '.join(RUNTIMES)}", DEFAULT_RUNTIME)
+    out: Path | None = option("file for the clips' figures (default: BUILD/quality/NAME.json)")
 
 
 def check_level(options: QualityOptions) -> None:
@@ -193,14 +170,14 @@ def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    level, out = judge_level(options_of(QualityOptions, arguments))
+    options = parse(QualityOptions, "kokoro-ane quality", __doc__, argv)
+    level, out = judge_level(options)
     from kokoro_ane.eval.levels import short_record
     from kokoro_ane.eval.terminal import meaning_of, print_judgement
 
     print_judgement(level, out)
     report = short_record(level.record, out)
-    return conclude(arguments, report, exit_of(level.verdict), meaning_of(level))
+    return conclude(options, report, exit_of(level.verdict), meaning_of(level))
 
 
 if __name__ == "__main__":

@@ -12,16 +12,15 @@ released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not r
 object; all of it is in BUILD/release/decision.json (with --product, product.json).
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import conclude, exit_of, options_of
-from kokoro_ane.core.errors import InputError, Parser, command
+from kokoro_ane.core.commands import conclude, exit_of, option, parse
+from kokoro_ane.core.errors import InputError, command
 from kokoro_ane.core.manifest import level_name
 from kokoro_ane.eval import ENCODER
-from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, session
 from kokoro_ane.pipeline.decision_file import read_decision
 from kokoro_ane.quantize.locator import default_layout, parse_level
 from kokoro_ane.quantize.methods import METHODS, Method, method_named
@@ -31,21 +30,24 @@ if TYPE_CHECKING:
     from kokoro_ane.eval.decision import Choice
     from kokoro_ane.eval.levels import JudgedLevel
 
-ENCODERS = "mixed,w8g,lossless"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOptions(SessionOptions):
-    """What is chosen among. methods, encoders: names with commas, methods None for all of the
-    layout. out: a folder, None for BUILD/release.
-    """
+    """What is chosen among; a name of `methods` may have its layout before it."""
 
-    methods: str | None = None
-    product: bool = False
-    encoders: str = ENCODERS
-    chip: str = "m4"
-    no_build: bool = False
-    out: Path | None = None
+    methods: str | None = option(
+        "levels to judge, with commas: w8,padded-w8 (default: all of --layout:"
+        f" {','.join(METHODS)})"
+    )
+    product: bool = option(
+        "combine levels of encoder and vocoder that ship, judge what is heard", False
+    )
+    encoders: str = option(
+        "with --product: levels of the encoder, with commas", "mixed,w8g,lossless"
+    )
+    chip: str = option("chip of the Neural Engine column", "m4")
+    no_build: bool = option("judge only the packages that are there", False)
+    out: Path | None = option("folder for decision, report and cache (default: BUILD/release)")
 
 
 @dataclass(frozen=True)
@@ -58,43 +60,6 @@ class Released:
     levels: "list[JudgedLevel]"
     record: dict[str, Any]
     file: Path
-
-
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane release", __doc__)
-    parser.add_argument(
-        "--methods",
-        help=(
-            "levels to judge, with commas: w8,padded-w8 (default: all of --layout:"
-            f" {','.join(METHODS)})"
-        ),
-    )
-    parser.add_argument(
-        "--product",
-        action="store_true",
-        help="combine levels of encoder and vocoder that ship, judge what is heard",
-    )
-    parser.add_argument(
-        "--encoders",
-        default=ENCODERS,
-        help="with --product: levels of the encoder, with commas (default: %(default)s)",
-    )
-    session_arguments(parser)
-    chips = tuple(load_rules().chips)
-    parser.add_argument(
-        "--chip",
-        choices=chips,
-        default="m4",
-        help="chip of the Neural Engine column (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--no-build", action="store_true", help="judge only the packages that are there"
-    )
-    parser.add_argument(
-        "--out", type=Path, help="folder for decision, report and cache (default: BUILD/release)"
-    )
-    return parser.parse_args(argv)
 
 
 def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
@@ -165,8 +130,8 @@ def release(options: ReleaseOptions) -> Released:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    options = options_of(ReleaseOptions, arguments)
+    chips = tuple(load_rules().chips)
+    options = parse(ReleaseOptions, "kokoro-ane release", __doc__, argv, chip=chips)
     released = release(options)
     from kokoro_ane.eval.terminal import print_products, print_release
 
@@ -183,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
     code = exit_of(choice.verdict, choice.releasable)
     released_level = "nothing" if code else choice.level
     meaning = f"{released_level} may be released; every figure is in {released.file}"
-    return conclude(arguments, short, code, meaning)
+    return conclude(options, short, code, meaning)
 
 
 if __name__ == "__main__":

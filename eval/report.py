@@ -8,14 +8,22 @@ the players. Exit 0: written. Exit 2: bad input, or packages other than the deci
 pipe's last line is one JSON object.
 """
 
-import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, seed_argument
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    build_option,
+    checkpoint_option,
+    conclude,
+    option,
+    parse,
+    seed_argument,
+)
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 from kokoro_ane.core.staging import bytes_of
 
 if TYPE_CHECKING:
@@ -27,23 +35,16 @@ if TYPE_CHECKING:
 OURS = bytes_of(b'<script type="application/json" id="sounds">')
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane report", __doc__)
-    checkpoint_argument(parser)
-    build_argument(parser)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="folder with decision.json, and for the page (default: BUILD/release)",
+@dataclass(frozen=True)
+class ReportOptions(CommandOptions):
+    """Which decision is shown."""
+
+    checkpoint: str | None = checkpoint_option()
+    build: Path = build_option()
+    out: Path | None = option(
+        "folder with decision.json, and for the page (default: BUILD/release)"
     )
-    parser.add_argument(
-        "--pairs-seed",
-        type=seed_argument,
-        default=0,
-        help="of the order in the listening pack (default: %(default)s)",
-    )
-    return parser.parse_args(argv)
+    pairs_seed: int = option("of the order in the listening pack", 0, type=seed_argument)
 
 
 def judged_packages(
@@ -106,20 +107,20 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    options = parse(ReportOptions, "kokoro-ane report", __doc__, argv)
     from kokoro_ane.core.data_files import readable
     from kokoro_ane.core.staging import check_output
     from kokoro_ane.eval.listening import pack_of_ours
     from kokoro_ane.pipeline.decision_file import read_decision
 
-    folder = arguments.out or arguments.build / "release"
+    folder = options.out or options.build / "release"
     record = read_decision(folder / "decision.json")
     check_output(folder / "report.html", OURS)
     check_output(folder / "listening", pack_of_ours)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
 
-    checkpoint = open_checkpoint(arguments.checkpoint)
+    checkpoint = open_checkpoint(options.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from jinja2 import UndefinedError
 
@@ -130,8 +131,8 @@ def main(argv: list[str] | None = None) -> int:
 
     html = folder / "report.html"
     with readable(folder / "decision.json", "run `kokoro-ane release` again", UndefinedError):
-        packages = judged_packages(record, checkpoint, arguments.build)
-        product = product_of(arguments.build, checkpoint)
+        packages = judged_packages(record, checkpoint, options.build)
+        product = product_of(options.build, checkpoint)
         clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
         heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
         text = page(record, heard, product).encode()
@@ -139,13 +140,13 @@ def main(argv: list[str] | None = None) -> int:
     with staged(html, OURS) as aside:
         aside.write_bytes(text)
     pairs = write_pack(
-        folder / "listening", heard, shipping or list(packages)[-1:], arguments.pairs_seed
+        folder / "listening", heard, shipping or list(packages)[-1:], options.pairs_seed
     )
     size, listening = html.stat().st_size, str(folder / "listening")
     print(f"{html}  {size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")
     print(f"{listening}  {pairs} blinded pairs")
     summary = {"report": str(html), "bytes": size, "listening": listening, "pairs": pairs}
-    return conclude(arguments, summary, EXIT_GOOD, f"written; open {html} in a browser")
+    return conclude(options, summary, EXIT_GOOD, f"written; open {html} in a browser")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""What eval.quality and eval.release share: their flags, and everything that a level needs to be
+"""What eval.quality and eval.release share: their options, and everything that a level needs to be
 judged.
 
-    with session(arguments, checkpoint, cache, may_build=True) as context:
+    with session(options, checkpoint, cache, may_build=True) as context:
         judged_level(METHODS["w8"], "streaming", context)
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator
@@ -15,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
-    DEFAULT_BUILD,
-    build_argument,
-    checkpoint_argument,
-    layout_argument,
+    CommandOptions,
+    build_option,
+    checkpoint_option,
+    layout_option,
+    option,
     seed_argument,
 )
 from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, SECOND
@@ -44,21 +44,26 @@ DEFAULT_WORKERS = min(2, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionOptions:
-    """How levels are judged; `session_arguments` explains each option."""
+class SessionOptions(CommandOptions):
+    """How levels are judged; the options that quality and release share."""
 
-    checkpoint: str | None = None
-    layout: str = ""
-    build: Path = DEFAULT_BUILD
-    clips: int | None = None
-    set: str | None = None
-    seed: int = 0
-    precision: str = "declared"
-    features: str = PYTORCH
-    claim: str = NUMERIC
-    workers: int = DEFAULT_WORKERS
-    all_clips: bool = False
-    fresh: bool = False
+    checkpoint: str | None = checkpoint_option()
+    layout: str = layout_option()
+    build: Path = build_option()
+    clips: int | None = option("how many clips (default: all, 24 a set; a verdict needs 24)")
+    set: str | None = option(
+        f"texts and voices to judge on (default: {BOTH}, 24 sentences each)",
+        choices=(JUDGED, SECOND, BOTH),
+    )
+    seed: int = option("of the noise; other seeds are seed + 1 and on", 0, type=seed_argument)
+    precision: str = option("how packages are executed", "declared", choices=PRECISIONS)
+    features: str = option("the level's features, by whom", PYTORCH, choices=FEATURES)
+    claim: str = option("a device claim stays UNDECIDED here", NUMERIC, choices=CLAIMS)
+    workers: int = option("processes that measure clips, to the same figures", DEFAULT_WORKERS)
+    all_clips: bool = option("measure every clip, also where one has broken a gate", False)
+    fresh: bool = option(
+        "measure everything here, whatever is stored or was measured before", False
+    )
 
 
 @dataclass(frozen=True)
@@ -90,64 +95,9 @@ class JudgeContext:
         )
 
 
-def session_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that quality and release share."""
-    checkpoint_argument(parser)
-    layout_argument(parser)
-    build_argument(parser)
-    parser.add_argument(
-        "--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)"
-    )
-    parser.add_argument(
-        "--set",
-        choices=(JUDGED, SECOND, BOTH),
-        help=f"texts and voices to judge on (default: {BOTH}, 24 sentences each)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed_argument,
-        default=0,
-        help="of the noise; other seeds are seed + 1 and on (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="declared",
-        help="how packages are executed (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--features",
-        choices=FEATURES,
-        default=PYTORCH,
-        help="the level's features, by whom (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--claim",
-        choices=CLAIMS,
-        default=NUMERIC,
-        help="a device claim stays UNDECIDED here (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=DEFAULT_WORKERS,
-        help="processes that measure clips, to the same figures (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--all-clips",
-        action="store_true",
-        help="measure every clip, also where one has broken a gate",
-    )
-    parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="measure everything here, whatever is stored or was measured before",
-    )
-
-
 @contextmanager
 def session(
-    arguments: SessionOptions,
+    options: SessionOptions,
     checkpoint: "Checkpoint",
     cache: Path,
     may_build: bool,
@@ -168,48 +118,48 @@ def session(
     from kokoro_ane.pipeline.package_builds import build_package
     from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 
-    if not 1 <= arguments.workers <= MAX_WORKERS:
-        raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
-    runtime = getattr(arguments, "runtime", DEFAULT_RUNTIME)
-    if arguments.features == PACKAGE and not RUNTIMES[runtime].packages:
+    if not 1 <= options.workers <= MAX_WORKERS:
+        raise InputError(f"--workers {options.workers}: give 1 to {MAX_WORKERS}")
+    runtime = getattr(options, "runtime", DEFAULT_RUNTIME)
+    if options.features == PACKAGE and not RUNTIMES[runtime].packages:
         raise InputError(
             f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none"
         )
-    precision = arithmetic(runtime, arguments.precision)
+    precision = arithmetic(runtime, options.precision)
     package = (
         built_encoder(
-            Request(checkpoint, arguments.build, HALF, source=arguments.checkpoint),
+            Request(checkpoint, options.build, HALF, source=options.checkpoint),
             build_package if may_build else None,
         )
-        if arguments.features == PACKAGE
+        if options.features == PACKAGE
         else ()
     )
     with ExitStack() as stack:
         # the clips too: their features' last bits hang on the number of threads
-        stack.enter_context(shared_cores(arguments.workers))
+        stack.enter_context(shared_cores(options.workers))
         # 24 sentences leave a mean of 0.185 dB between 0.167 and 0.205; 48 decide
-        texts = arguments.set or BOTH
-        clips = tuple(judged_clips(checkpoint, texts, arguments.clips))
+        texts = options.set or BOTH
+        clips = tuple(judged_clips(checkpoint, texts, options.clips))
         # Nothing is read, and nothing is left behind: figures of this run alone.
-        if arguments.fresh:
+        if options.fresh:
             cache, variations = stack.enter_context(scratch()), Variations()
         else:
-            variations = Variations.of(checkpoint, arguments.seed)
+            variations = Variations.of(checkpoint, options.seed)
         print(variations.line, file=sys.stderr)
-        store = Store.open(cache, checkpoint, arguments.seed, variations.sha256)
-        reference = Reference(checkpoint, arguments.seed, store.renders, variations)
+        store = Store.open(cache, checkpoint, options.seed, variations.sha256)
+        reference = Reference(checkpoint, options.seed, store.renders, variations)
         yield JudgeContext(
             checkpoint=checkpoint,
-            source=arguments.checkpoint,
-            build=arguments.build,
+            source=options.checkpoint,
+            build=options.build,
             reference=reference,
             store=store,
             texts=texts,
             clips=clips,
             execution=Execution.of(precision, package),
-            claim=arguments.claim,
+            claim=options.claim,
             may_build=may_build,
-            all_clips=arguments.all_clips,
-            workers=stack.enter_context(Workers(reference, arguments.workers)),
+            all_clips=options.all_clips,
+            workers=stack.enter_context(Workers(reference, options.workers)),
             progress=stack.enter_context(Progress()),
         )

@@ -12,14 +12,20 @@ this code. Exit 2: bad input. Exit 3: not stored. A pipe's last
 line is one JSON object.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument, conclude
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    checkpoint_option,
+    conclude,
+    option,
+    parse,
+)
 from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, PADDED_BUCKETS, SECOND
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, command
 from kokoro_ane.eval import STAGES
 from kokoro_ane.eval.session import DEFAULT_WORKERS
 
@@ -30,31 +36,20 @@ if TYPE_CHECKING:
 SEED = 0  # what every command takes where none is given
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane variation", __doc__)
-    checkpoint_argument(parser)
-    parser.add_argument("--write", action="store_true", help="measure it, and write eval/data")
-    parser.add_argument(
-        "--set",
-        choices=(JUDGED, SECOND, BOTH),
-        default=BOTH,
-        help="texts that are measured (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--stages",
-        default=",".join(STAGES),
-        help="stages that are measured, with commas (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
+@dataclass(frozen=True)
+class VariationOptions(CommandOptions):
+    """What is measured, and whether it is written into the repository."""
+
+    checkpoint: str | None = checkpoint_option()
+    write: bool = option("measure it, and write eval/data", False)
+    set: str = option("texts that are measured", BOTH, choices=(JUDGED, SECOND, BOTH))
+    stages: str = option("stages that are measured, with commas", ",".join(STAGES))
+    workers: int = option(
+        "processes that measure, to the same figures",
+        DEFAULT_WORKERS,
         choices=range(1, 65),
         metavar="COUNT",
-        default=DEFAULT_WORKERS,
-        help="processes that measure, to the same figures (default: %(default)s)",
     )
-    return parser.parse_args(argv)
 
 
 def measure(
@@ -89,30 +84,30 @@ def measure(
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    stages = arguments.stages.split(",")
+    options = parse(VariationOptions, "kokoro-ane variation", __doc__, argv)
+    stages = options.stages.split(",")
     if unknown := sorted(set(stages) - set(STAGES)):
         raise InputError(f"--stages {', '.join(unknown)}: there are {', '.join(STAGES)}")
     from kokoro_ane.core.checkpoint import HUB_NAME, KOKORO_INT8, open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
 
-    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
-    if arguments.write and checkpoint.name not in (HUB_NAME, KOKORO_INT8):
+    checkpoint = open_checkpoint(options.checkpoint, thorough=True)
+    if options.write and checkpoint.name not in (HUB_NAME, KOKORO_INT8):
         raise InputError(
             f"--write is of {HUB_NAME} and {KOKORO_INT8}: what {checkpoint.name} varies by is kept"
             " in the user's cache when it is judged"
         )
     with quiet_coremltools():
         from kokoro_ane.eval.natural import FOLDER, Variations, write_stored
-    if arguments.write:
-        items = measure(checkpoint, arguments.set, stages, arguments.workers)
+    if options.write:
+        items = measure(checkpoint, options.set, stages, options.workers)
         write_stored(FOLDER, checkpoint, SEED, items)
     variations = Variations.of(checkpoint, SEED)
     report = {"checkpoint": checkpoint.name, "stored": variations.provenance or None}
     code = EXIT_GOOD if variations.file else EXIT_UNDECIDED
     print(variations.line)
     meaning = "stored" if variations.file else "not stored; the judge measures"
-    return conclude(arguments, report, code, meaning)
+    return conclude(options, report, code, meaning)
 
 
 if __name__ == "__main__":

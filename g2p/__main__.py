@@ -8,7 +8,6 @@ Exit 0: something to say. Exit 2: bad input. A pipe's last line is one JSON obje
 is null beyond 100,000 symbols.
 """
 
-import argparse
 import os
 import sys
 from collections import Counter
@@ -18,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from kokoro_ane.core.commands import conclude
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.commands import CommandOptions, conclude, option, parse
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 
 if TYPE_CHECKING:
     from kokoro_ane.g2p.phonemizer import G2P
@@ -68,25 +67,19 @@ class Summary:
         }
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane g2p", __doc__)
-    parser.add_argument("text", nargs="?", help="what to say; `-` or nothing: read stdin")
-    parser.add_argument("--file", type=Path, help="UTF-8 text of any size")
-    parser.add_argument(
-        "--explain",
-        action="store_true",
-        help="a table of every word: spoken form, phonemes, source, confidence, place; the"
-        " grammar's rows; what decided heteronyms",
+@dataclass(frozen=True)
+class PhonemeOptions(CommandOptions):
+    """What is read, and how."""
+
+    text: str | None = option("what to say; `-` or nothing: read stdin", None, "text", nargs="?")
+    file: Path | None = option("UTF-8 text of any size")
+    explain: bool = option(
+        "a table of every word: spoken form, phonemes, source, confidence, place; the grammar's"
+        " rows; what decided heteronyms",
+        False,
     )
-    parser.add_argument("--dialect", default="us", help="us, gb; also a, b, en-us, en-gb")
-    parser.add_argument(
-        "--lexicon", type=Path, help="your own words: TSV (word, tab, phonemes) or JSON"
-    )
-    arguments = parser.parse_args(argv)
-    if arguments.file and arguments.text is not None:
-        parser.error("give a text or --file, not both")
-    return arguments
+    dialect: str = option("us, gb; also a, b, en-us, en-gb", "us")
+    lexicon: Path | None = option("your own words: TSV (word, tab, phonemes) or JSON")
 
 
 def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
@@ -120,18 +113,18 @@ def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
             return
 
 
-def pieces(arguments: argparse.Namespace, stack: ExitStack) -> Iterable[str]:
+def pieces(options: PhonemeOptions, stack: ExitStack) -> Iterable[str]:
     """The text as given, from the argument, the file or stdin."""
-    if arguments.text not in (None, "-"):
-        return [arguments.text]
-    if arguments.file is None:
+    if options.text not in (None, "-"):
+        return [options.text]
+    if options.file is None:
         return decoded(sys.stdin.buffer, "stdin")
-    if not arguments.file.is_file():
-        raise InputError(f"{arguments.file} is no file: give a UTF-8 text")
+    if not options.file.is_file():
+        raise InputError(f"{options.file} is no file: give a UTF-8 text")
     try:
-        stream = stack.enter_context(arguments.file.open("rb"))
+        stream: BinaryIO = stack.enter_context(options.file.open("rb"))
     except OSError as problem:
-        raise InputError(f"cannot read {arguments.file}: {problem.strerror}") from None
+        raise InputError(f"cannot read {options.file}: {problem.strerror}") from None
     size = os.fstat(stream.fileno()).st_size
     if size > PROGRESS_BYTES:
         from rich.console import Console
@@ -139,7 +132,7 @@ def pieces(arguments: argparse.Namespace, stack: ExitStack) -> Iterable[str]:
 
         bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
         stream = bar.wrap_file(stream, total=size, description="phonemes")
-    return decoded(stream, str(arguments.file))
+    return decoded(stream, str(options.file))
 
 
 def explained(result: "Result") -> None:
@@ -187,18 +180,20 @@ def reasons_of(result: "Result", g2p: "G2P") -> Iterator[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    options = parse(PhonemeOptions, "kokoro-ane g2p", __doc__, argv)
+    if options.file and options.text is not None:
+        raise InputError("give a text or --file, not both")
     from kokoro_ane.g2p.phonemizer import G2P
 
     summary = Summary()
     with ExitStack() as stack:
-        text = pieces(arguments, stack)
-        g2p = G2P.load(arguments.dialect, arguments.lexicon)
+        text = pieces(options, stack)
+        g2p = G2P.load(options.dialect, options.lexicon)
         for result in g2p.sentences(text, keep_empty=True):
             summary.add(result)
             if result.words:
                 print(result.phonemes)
-                if arguments.explain:
+                if options.explain:
                     explained(result)
                     for line in reasons_of(result, g2p):
                         print(line)
@@ -215,7 +210,7 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
     meaning = f"{summary.symbols} phonemes; sentences: {summary.sentences}"
-    return conclude(arguments, summary.report(arguments.dialect), EXIT_GOOD, meaning)
+    return conclude(options, summary.report(options.dialect), EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

@@ -13,66 +13,17 @@ Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: b
 last line is one JSON object. How good the result sounds is decided by eval/quality.py.
 """
 
-import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import (
-    CORE_ML,
-    QuantizeOptions,
-    build_argument,
-    checkpoint_argument,
-    conclude,
-    layout_argument,
-    options_of,
-    print_table,
-)
+from kokoro_ane.core.commands import QuantizeOptions, conclude, parse, print_table
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import VOCODER_NAME
-from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, command
 from kokoro_ane.pipeline.package_builds import quantize
 from kokoro_ane.quantize.methods import STAGE_METHODS
 
 if TYPE_CHECKING:
     from kokoro_ane.core.manifest import Manifest
-
-
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    levels = [level for methods in STAGE_METHODS.values() for level in methods.items()]
-    choices = tuple(dict.fromkeys(name for name, method in levels if method.parent))
-    parser = Parser("kokoro-ane quantize", __doc__)
-    parser.add_argument("--method", required=True, choices=choices, help="compression method")
-    parser.add_argument(
-        "--stage",
-        choices=("vocoder", "encoder"),
-        default="vocoder",
-        help="whose package (default: %(default)s)",
-    )
-    checkpoint_argument(parser)
-    build_argument(parser, "folder with the parent package")
-    layout_argument(parser)
-    parser.add_argument(
-        "--runtime",
-        choices=(CORE_ML, "onnx"),
-        default=CORE_ML,
-        help="whose file (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--recipe",
-        type=Path,
-        help="for method mixed (default: the bundled recipe of the checkpoint)",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="settings",
-        help="a trial: another value for a setting of the method's activations; give what it makes"
-        " a folder of its own",
-    )
-    return parser.parse_args(argv)
 
 
 def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
@@ -105,13 +56,14 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    options = options_of(QuantizeOptions, arguments)
+    levels = [level for methods in STAGE_METHODS.values() for level in methods.items()]
+    compressed = tuple(dict.fromkeys(name for name, method in levels if method.parent))
+    options = parse(QuantizeOptions, "kokoro-ane quantize", __doc__, argv, method=compressed)
     for parent, manifest in quantize(options):
         report = print_report(manifest, parent.package_bytes)
     stage = "" if options.stage == "vocoder" else f" --stage {options.stage}"
     meaning = f"built, and every check holds; `kokoro-ane quality --method {options.method}{stage}`"
-    return conclude(arguments, report, EXIT_GOOD, f"{meaning} judges its sound")
+    return conclude(options, report, EXIT_GOOD, f"{meaning} judges its sound")
 
 
 if __name__ == "__main__":

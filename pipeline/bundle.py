@@ -17,23 +17,23 @@ written, verified, and BUILD/release/decision.json says SHIP for this very packa
 written and verified, not releasable. A pipe's last line is one JSON object.
 """
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import (
-    DEFAULT_BUILD,
-    build_argument,
-    checkpoint_argument,
+    CommandOptions,
+    build_option,
+    checkpoint_option,
     conclude,
     exit_of,
-    layout_argument,
-    options_of,
+    layout_option,
+    option,
+    parse,
     print_table,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 from kokoro_ane.runtimes.registry import (
     DEFAULT_RUNTIME,
     RUNTIMES,
@@ -50,26 +50,33 @@ RULES, WORDS = "rules", "words"
 
 
 @dataclass(frozen=True)
-class BundleOptions:
-    """What is bundled, and where to.
+class BundleOptions(CommandOptions):
+    """What is bundled, and where to."""
 
-    method: level of the vocoder, "" for the runtime's own. product: the levels that
-    BUILD/release/product.json names. layout: "" for the default one. text: what reads text, g2p's
-    rules or a lexicon of words. dialects: us, gb, or us,gb; None for those that the voices speak.
-    without_domain: domains of one-off forms that the rules leave out, as chat,letters. out: None
-    for BUILD/bundle-METHOD.
-    """
-
-    runtime: str = DEFAULT_RUNTIME
-    method: str = ""
-    product: bool = False
-    layout: str = ""
-    checkpoint: str | None = None
-    build: Path = DEFAULT_BUILD
-    out: Path | None = None
-    text: str = RULES
-    dialects: str | None = None
-    without_domain: str = ""
+    runtime: str = option("who will run it: packages, or onnx", DEFAULT_RUNTIME)
+    method: str = option("level of the vocoder (default: the runtime's own; fp16 of packages)", "")
+    product: bool = option("the levels that BUILD/release/product.json names", False)
+    layout: str = layout_option()
+    checkpoint: str | None = checkpoint_option()
+    build: Path = build_option()
+    out: Path | None = option(
+        "folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-padded-METHOD)"
+    )
+    text: str = option(
+        "what reads text: g2p's rules with their word lists, or only a lexicon and the G2P package",
+        RULES,
+        choices=(RULES, WORDS),
+    )
+    dialects: str | None = option(
+        "languages of that: us, gb, or us,gb (default: those that the voices speak)"
+    )
+    without_domain: str = option(
+        "one-off forms that the rules leave out, as chat,letters: domains of"
+        " g2p/data/grammar/whitelist.tsv",
+        "",
+        metavar="DOMAINS",
+    )
+    verify: Path | None = option("check this bundle instead", metavar="FOLDER")
 
 
 @dataclass(frozen=True)
@@ -82,52 +89,6 @@ class Bundle:
     verdict: str
     data: Mapping[str, Any]
     checked: Mapping[str, int] = field(default_factory=dict)
-
-
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane bundle", __doc__)
-    parser.add_argument(
-        "--runtime",
-        default=DEFAULT_RUNTIME,
-        help="who will run it: packages, or onnx (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--method",
-        default="",
-        help="level of the vocoder (default: the runtime's own; fp16 of packages)",
-    )
-    parser.add_argument(
-        "--product", action="store_true", help="the levels that BUILD/release/product.json names"
-    )
-    layout_argument(parser)
-    checkpoint_argument(parser)
-    build_argument(parser)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-padded-METHOD)",
-    )
-    parser.add_argument(
-        "--text",
-        choices=(RULES, WORDS),
-        default=RULES,
-        help="what reads text: g2p's rules with their word lists, or only a lexicon and the G2P"
-        " package (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--dialects",
-        help="languages of that: us, gb, or us,gb (default: those that the voices speak)",
-    )
-    parser.add_argument(
-        "--without-domain",
-        default="",
-        metavar="DOMAINS",
-        help="one-off forms that the rules leave out, as chat,letters: domains of"
-        " g2p/data/grammar/whitelist.tsv",
-    )
-    parser.add_argument("--verify", type=Path, metavar="FOLDER", help="check this bundle instead")
-    return parser.parse_args(argv)
 
 
 def folder_for(options: BundleOptions, request: "Request") -> Path:
@@ -169,15 +130,18 @@ def domains_of(options: BundleOptions) -> tuple[str, ...]:
 
 
 def bundle(options: BundleOptions) -> Bundle:
-    """Build what is missing, write the bundle and verify it.
+    """Build what is missing, write the bundle and verify it; or only verify the folder `verify`.
 
     Raises InputError: an unknown name, parts of several checkpoints or other ones than were judged;
     CheckFailed: a level that was rejected, or a package that cannot be built.
     """
     from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
     from kokoro_ane.pipeline.decision_file import read_product
     from kokoro_ane.quantize.locator import Request, parse_level
 
+    if options.verify:
+        return Bundle(options.verify, "", *verify_bundle(options.verify))
     product, method, layout, encoder = None, options.method, options.layout, ""
     if options.product:
         if method or options.runtime != DEFAULT_RUNTIME or options.text == WORDS:
@@ -200,7 +164,6 @@ def bundle(options: BundleOptions) -> Bundle:
     check_runtime(options.runtime, request.method)
     folder = folder_for(options, request)
     from kokoro_ane.core.staging import check_output
-    from kokoro_ane.pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
     from kokoro_ane.pipeline.package_builds import build_package
 
     folder = check_output(folder, bundle_of_ours)
@@ -232,22 +195,18 @@ def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    if arguments.verify:
-        from kokoro_ane.pipeline.bundle_files import verify_bundle
-
-        folder = arguments.verify
-        report = print_report(folder, Bundle(folder, "", *verify_bundle(folder)))
-        return conclude(arguments, report, EXIT_GOOD, "intact: every hash and vector agrees")
-    made = bundle(options_of(BundleOptions, arguments))
+    options = parse(BundleOptions, "kokoro-ane bundle", __doc__, argv)
+    made = bundle(options)
     if made.folder is None:
         report = {"bundle": None, "verdict": made.verdict, "reason": made.data["reason"]}
         print(f"{made.verdict}  nothing was bundled: {made.data['reason']}")
-        return conclude(arguments, report, exit_of(made.verdict, False), "nothing was bundled")
+        return conclude(options, report, exit_of(made.verdict, False), "nothing was bundled")
     report = print_report(made.folder, made)
+    if options.verify:
+        return conclude(options, report, EXIT_GOOD, "intact: every hash and vector agrees")
     code = exit_of(made.verdict, made.data["releasable"])
     why = made.data["withheld"] or "it may be released"
-    return conclude(arguments, report, code, f"written and verified; {why}")
+    return conclude(options, report, code, f"written and verified; {why}")
 
 
 if __name__ == "__main__":

@@ -10,13 +10,20 @@ out of the written file again and compared. The delegate itself runs on Apple's 
 line is one JSON object.
 """
 
-import argparse
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import conclude, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, Parser, command
+from kokoro_ane.core.commands import (
+    REQUIRED,
+    CommandOptions,
+    conclude,
+    option,
+    parse,
+    print_table,
+)
+from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, command
 from kokoro_ane.runtimes.registry import PACKAGE, check_runtime, level_for
 
 if TYPE_CHECKING:
@@ -25,20 +32,20 @@ if TYPE_CHECKING:
 RUNTIME, SUFFIX = "executorch", ".pte"
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro_ane.pipeline.delegate", __doc__)
-    parser.add_argument("bundle", type=Path, help="folder that kokoro_ane.pipeline.bundle wrote")
-    parser.add_argument("--out", type=Path, help="file to write (default: BUNDLE.pte)")
-    return parser.parse_args(argv)
+@dataclass(frozen=True)
+class DelegateOptions(CommandOptions):
+    """A bundle, and the file that is made of it."""
+
+    bundle: Path = option("folder that kokoro_ane.pipeline.bundle wrote", REQUIRED, "bundle")
+    out: Path | None = option("file to write (default: BUNDLE.pte)")
 
 
-def file_for(arguments: argparse.Namespace, data: dict[str, Any]) -> Path:
+def file_for(options: DelegateOptions, data: dict[str, Any]) -> Path:
     """Where the file goes. InputError for a name that hides that it is not releasable."""
-    bundle = arguments.bundle.resolve()
+    bundle = options.bundle.resolve()
     name = data["checkpoint"]["name"]
     stem = bundle.name if data["releasable"] or name in bundle.name else f"{name}-{bundle.name}"
-    out: Path = arguments.out or bundle.with_name(f"{stem}{SUFFIX}")
+    out: Path = options.out or bundle.with_name(f"{stem}{SUFFIX}")
     if not data["releasable"] and name not in out.name:
         raise InputError(
             f"{name} is not releasable and its file has to say so: --out"
@@ -112,24 +119,22 @@ def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    options = parse(DelegateOptions, "kokoro_ane.pipeline.delegate", __doc__, argv)
     check_runtime(RUNTIME, level_for(RUNTIME, ""))
     from kokoro_ane.core.staging import bytes_of, check_implied, check_output, staged
     from kokoro_ane.pipeline.bundle_files import verify_bundle
     from kokoro_ane.runtimes.executorch.delegate_file import BACKEND, write
 
-    data, _ = verify_bundle(arguments.bundle)
-    out, ours = file_for(arguments, data), bytes_of(BACKEND.encode())
-    out = (
-        check_output(out, ours, (SUFFIX,), arguments) if arguments.out else check_implied(out, ours)
-    )
-    manifests = manifests_of(arguments.bundle, data)
+    data, _ = verify_bundle(options.bundle)
+    out, ours = file_for(options, data), bytes_of(BACKEND.encode())
+    out = check_output(out, ours, (SUFFIX,), options) if options.out else check_implied(out, ours)
+    manifests = manifests_of(options.bundle, data)
     # compared before the file gets its name
     with staged(out, ours) as aside:
         write(manifests, aside)
         rows = compare(aside, manifests)
     report = print_report(out, rows, data)
-    return conclude(arguments, report, EXIT_GOOD, "written; it holds what the bundle holds")
+    return conclude(options, report, EXIT_GOOD, "written; it holds what the bundle holds")
 
 
 if __name__ == "__main__":

@@ -16,19 +16,26 @@ shape was measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is n
 A pipe's last line is one JSON object.
 """
 
-import argparse
 import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from kokoro_ane.core.commands import build_argument, conclude, print_table
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    build_option,
+    conclude,
+    option,
+    parse,
+    print_table,
+)
 from kokoro_ane.core.data_files import conform
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from mlprogram.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -77,18 +84,16 @@ class Report(TypedDict):
     packages: list[Measured]
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane device-report", __doc__)
-    parser.add_argument("packages", nargs="*", type=Path, help="packages to measure on this Mac")
-    parser.add_argument(
-        "--out", type=Path, default=Path("device.json"), help="file to write (default: %(default)s)"
+@dataclass(frozen=True)
+class DeviceOptions(CommandOptions):
+    """Packages to measure, or a file of measurements to read."""
+
+    packages: tuple[Path, ...] = option(
+        "packages to measure on this Mac", (), "packages", nargs="*"
     )
-    parser.add_argument(
-        "--read", type=Path, metavar="FILE", help="set a file beside counts instead"
-    )
-    build_argument(parser, "--read: folder with the packages")
-    return parser.parse_args(argv)
+    out: Path = option("file to write", Path("device.json"))
+    read: Path | None = option("set a file beside counts instead", metavar="FILE")
+    build: Path = build_option("--read: folder with the packages")
 
 
 def refused_row(
@@ -134,7 +139,7 @@ def measured_row(
     return row
 
 
-def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
+def measured(core_ml: "CoreML", packages: Sequence[Path], system: str) -> Report:
     """The report of this machine."""
     import resource
     from importlib.metadata import version
@@ -162,7 +167,7 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
     )
 
 
-def measured_apart(packages: list[Path], command: Sequence[str] = COMMAND) -> Report:
+def measured_apart(packages: Sequence[Path], command: Sequence[str] = COMMAND) -> Report:
     """The reports of `command`, run for one package after the other, as one. A package that ends
     its process has one row, which says so. Raises InputError as the command does.
     """
@@ -297,36 +302,36 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    options = parse(DeviceOptions, "kokoro-ane device-report", __doc__, argv)
     try:
-        if arguments.read:
-            report = read_report(arguments.read)
-            rows = list(counted_rows(report, arguments.build))
+        if options.read:
+            report = read_report(options.read)
+            rows = list(counted_rows(report, options.build))
             title = f"{report['chip']}, {report['system']}: counted, and measured"
             print_table(title, HEADINGS, map(cells, rows))
             refused = any(row["refused"] for row in rows)
             short = {"chip": report["chip"], "refused": refused, "rows": rows}
             meaning = "a package was refused" if refused else "every package ran"
-            return conclude(arguments, short, EXIT_REJECTED * refused, meaning)
+            return conclude(options, short, EXIT_REJECTED * refused, meaning)
         from kokoro_ane.core.staging import json_of, write_json
         from mlprogram.examine.device import load_core_ml
 
         core_ml = load_core_ml()
-        if core_ml is None or not arguments.packages:
+        if core_ml is None or not options.packages:
             raise InputError(
                 "device-report measures packages on a Mac: name them there, or --read a file that"
                 " it wrote"
             )
-        if len(arguments.packages) > 1:
-            report = measured_apart(arguments.packages)
+        if len(options.packages) > 1:
+            report = measured_apart(options.packages)
         else:
-            report = measured(core_ml, arguments.packages, f"macOS {platform.mac_ver()[0]}")
+            report = measured(core_ml, options.packages, f"macOS {platform.mac_ver()[0]}")
     except ProgramError as problem:
         raise InputError(str(problem)) from None
-    write_json(arguments.out, report, json_of("chip", "packages"))
+    write_json(options.out, report, json_of("chip", "packages"))
     count = sum(len(package["rows"]) for package in report["packages"])
-    meaning = f"measured; send {arguments.out}, or --read it beside the same packages"
-    return conclude(arguments, {"wrote": str(arguments.out), "rows": count}, EXIT_GOOD, meaning)
+    meaning = f"measured; send {options.out}, or --read it beside the same packages"
+    return conclude(options, {"wrote": str(options.out), "rows": count}, EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

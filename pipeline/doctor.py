@@ -6,13 +6,19 @@ Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: s
 A pipe's last line is one JSON object.
 """
 
-import argparse
 import platform
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kokoro_ane.core.commands import build_argument, conclude, print_table
-from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    build_option,
+    conclude,
+    parse,
+    print_table,
+)
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, InputError, command
 
 NEEDED = (
     "torch",
@@ -36,11 +42,11 @@ EXTRAS = {
 }
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane doctor", __doc__)
-    build_argument(parser)
-    return parser.parse_args(argv)
+@dataclass(frozen=True)
+class DoctorOptions(CommandOptions):
+    """Where packages are looked for."""
+
+    build: Path = build_option()
 
 
 def installed(name: str) -> str | None:
@@ -86,9 +92,9 @@ def packages(build: Path) -> dict[str, str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    options = parse(DoctorOptions, "kokoro-ane doctor", __doc__, argv)
     versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
-    homes, built = checkpoints(), packages(arguments.build)
+    homes, built = checkpoints(), packages(options.build)
     needed = ", ".join(f"{name} {versions[name] or 'MISSING'}" for name in NEEDED)
     rows = [("every build", needed)]
     # what is missing is named with what it is for
@@ -96,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, there in homes.items():
         rows.append((f"checkpoint {name}", "at hand" if there else "not at hand"))
     whole = ", ".join(name for name, state in built.items() if state == WHOLE)
-    rows.append((f"packages in {arguments.build}", whole or "none"))
+    rows.append((f"packages in {options.build}", whole or "none"))
     rows += [(name, state) for name, state in built.items() if state != WHOLE]
     title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     print_table(title, ("what", "there is"), rows)
@@ -104,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
     report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
     code = EXIT_BAD_INPUT if missing else EXIT_GOOD
     what = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
-    return conclude(arguments, report, code, f"{what} (`make venv` installs all)")
+    return conclude(options, report, code, f"{what} (`make venv` installs all)")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from kokoro_ane.vocoder.layouts import PaddedLayout
     from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 
-WHERE = ("out", "checkpoint", "weights")  # options that say where something stands, not what it is
+# options that do not say what is built
+WHERE = ("out", "checkpoint", "weights", "again", "json")
 Opened = Callable[[], "Checkpoint"]
 STAGES, PRECISIONS = ("g2p", "encoder", "vocoder"), ("fp16", "fp32")
 
@@ -49,10 +50,10 @@ def build_package(options: BuildOptions | QuantizeOptions) -> None:
         quantize(options)
 
 
-def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
+def build(options: BuildOptions) -> "tuple[Manifest, ...]":
     """Write a stage's packages into `options.out`; each was executed and compared with PyTorch
     before it got its name. Packages that are there and that the same options, checkpoint, sources
-    and libraries made are not built anew, unless `again`.
+    and libraries made are not built anew, unless `options.again`.
 
     Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a
     package missed a limit, nothing was kept.
@@ -76,7 +77,7 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
         one_function = options.target == PADDED_TARGET
         layouts = ONE_FUNCTION if one_function else RUNTIMES[options.runtime].layouts
         options = replace(options, layout=options.layout or default_layout(opened(), layouts))
-    if not again and any(options.out.glob("*.json")):
+    if not options.again and any(options.out.glob("*.json")):
         from kokoro_ane.core.builder import current
 
         there = current(*_identity(options, opened))

@@ -10,7 +10,6 @@ Exit 0: spoken. Exit 2: bad input, one line says which. A pipe's last line is on
 interrupted run stay in OUT.parts/ until --resume has used them.
 """
 
-import argparse
 import hashlib
 import io
 import os
@@ -23,17 +22,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kokoro_ane.core.commands import (
-    DEFAULT_BUILD,
-    build_argument,
-    checkpoint_argument,
+    CommandOptions,
+    build_option,
+    checkpoint_option,
     conclude,
-    layout_argument,
-    options_of,
+    layout_option,
+    option,
+    parse,
     print_table,
     seed_argument,
+    voice_option,
 )
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,36 +56,51 @@ WITHOUT_FILES = "torch"  # the runtime that needs none
 
 
 @dataclass(frozen=True)
-class SpeakOptions:
+class SpeakOptions(CommandOptions):
     """What is spoken, by what, and where it goes: `out`, a file, or `stream`, wav or pcm to stdout,
-    or else memory.
-
-    text, or file: UTF-8. voice: a name or a blend, None for the checkpoint's first. runtime,
-    method, layout: None and "" for what is at hand. phonemes: the text is phonemes already.
-    dialect: None for the voice's. trim: cut silence at both ends; None: where it is streamed.
-    loudness: in LUFS.
+    or else memory. text, or file: UTF-8. runtime, method, layout: None and "" for what is at hand.
     """
 
-    text: str | None = None
-    voice: str | None = None
-    file: Path | None = None
-    out: Path | None = None
-    stream: str | None = None
-    speed: float = 1.0
-    seed: int = 0
-    checkpoint: str | None = None
-    runtime: str | None = None
-    method: str = ""
-    layout: str = ""
-    build: Path = DEFAULT_BUILD
-    phonemes: bool = False
-    dialect: str | None = None
-    lexicon: Path | None = None
-    timestamps: Path | None = None
-    trim: bool | None = None
-    loudness: float | None = None
-    resume: bool = False
-    quiet: bool = True
+    text: str | None = option("what to say; - reads standard input", None, "text", nargs="?")
+    voice: str | None = voice_option()
+    file: Path | None = option("a UTF-8 text file instead")
+    out: Path | None = option("output, .wav or .flac, 24 kHz mono 16 bit", None, "-o", "--out")
+    stream: str | None = option(
+        "audio to stdout as it is finished (default: wav)",
+        nargs="?",
+        const="wav",
+        choices=("wav", "pcm"),
+    )
+    speed: float = option("0.25 to 4; 2 is twice as fast", 1.0)
+    seed: int = option("of the noise: the same seed gives the same samples", 0, type=seed_argument)
+    checkpoint: str | None = checkpoint_option()
+    runtime: str | None = option(
+        "torch; mlprogram: the packages, executed here (default where built); coreml: on a Mac;"
+        " onnx (default without PyTorch)"
+    )
+    method: str = option(
+        "level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)", ""
+    )
+    layout: str = layout_option()
+    build: Path = build_option()
+    phonemes: bool = option("the text is phonemes of Kokoro's vocabulary already", False)
+    dialect: str | None = option(
+        "of g2p: us, gb, es, it, and misaki's and BCP 47 names (default: by the voice)"
+    )
+    lexicon: Path | None = option("your own pronunciations, before the lexicon's")
+    timestamps: Path | None = option(
+        "write word and phoneme times as .json, or subtitles as .srt or .vtt"
+    )
+    trim: bool | None = option(
+        "cut silence above 0.1 s before the first sound and above 0.25 s behind the last (default:"
+        " with --stream)"
+    )
+    loudness: float | None = option(
+        "level the file to this loudness (BS.1770), its peak at most -1 dBFS", metavar="LUFS"
+    )
+    resume: bool = option("go on with the chunks that an interrupted run left in OUT.parts/", False)
+    # a call shows no progress bar; a command does, without --quiet
+    quiet: bool = option("no progress bar", True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,88 +111,6 @@ class Spoken:
 
     report: dict[str, Any]
     samples: "np.ndarray"
-
-
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane speak", __doc__)
-    parser.add_argument("text", nargs="?", help="what to say; - reads standard input")
-    parser.add_argument("--file", type=Path, help="a UTF-8 text file instead")
-    parser.add_argument("-o", "--out", type=Path, help="output, .wav or .flac, 24 kHz mono 16 bit")
-    parser.add_argument(
-        "--stream",
-        nargs="?",
-        const="wav",
-        choices=("wav", "pcm"),
-        help="audio to stdout as it is finished (default: wav)",
-    )
-    parser.add_argument(
-        "--voice",
-        help=(
-            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
-            " checkpoint has it, else its first)"
-        ),
-    )
-    parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
-    parser.add_argument(
-        "--seed",
-        type=seed_argument,
-        default=0,
-        help="of the noise: the same seed gives the same samples",
-    )
-    checkpoint_argument(parser)
-    parser.add_argument(
-        "--runtime",
-        help=(
-            "torch; mlprogram: the packages, executed here (default where built); coreml: on a Mac;"
-            " onnx (default without PyTorch)"
-        ),
-    )
-    parser.add_argument(
-        "--method",
-        default="",
-        help="level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)",
-    )
-    layout_argument(parser)
-    build_argument(parser)
-    parser.add_argument(
-        "--phonemes",
-        action="store_true",
-        help="the text is phonemes of Kokoro's vocabulary already",
-    )
-    parser.add_argument(
-        "--dialect",
-        help="of g2p: us, gb, es, it, and misaki's and BCP 47 names (default: by the voice)",
-    )
-    parser.add_argument(
-        "--lexicon", type=Path, help="your own pronunciations, before the lexicon's"
-    )
-    parser.add_argument(
-        "--timestamps",
-        type=Path,
-        help="write word and phoneme times as .json, or subtitles as .srt or .vtt",
-    )
-    parser.add_argument(
-        "--trim",
-        action=argparse.BooleanOptionalAction,
-        help=(
-            "cut silence above 0.1 s before the first sound and above 0.25 s behind the last"
-            " (default: with --stream)"
-        ),
-    )
-    parser.add_argument(
-        "--loudness",
-        type=float,
-        metavar="LUFS",
-        help="level the file to this loudness (BS.1770), its peak at most -1 dBFS",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with the chunks that an interrupted run left in OUT.parts/",
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    return parser.parse_args(argv)
 
 
 def checked(options: SpeakOptions) -> SpeakOptions:
@@ -504,8 +438,7 @@ def in_words(report: dict[str, Any]) -> list[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    options = options_of(SpeakOptions, arguments)
+    options = parse(SpeakOptions, "kokoro-ane speak", __doc__, argv)
     if options.out is None and options.stream is None:
         raise InputError("give -o FILE.wav (or .flac), or --stream")
     report = speak(options, sys.stdin.buffer).report
@@ -529,7 +462,7 @@ def main(argv: list[str] | None = None) -> int:
     title = f"{shown}  {report['voice']}, {report['runtime']}{level}, {report['checkpoint']}"
     with redirect_stdout(sys.stderr if options.stream else sys.stdout):
         print_report(report, title)
-        return conclude(arguments, report, EXIT_GOOD, f"spoken to {report['out']}")
+        return conclude(options, report, EXIT_GOOD, f"spoken to {report['out']}")
 
 
 if __name__ == "__main__":

@@ -11,19 +11,22 @@ Exit 0: every intermediate keeps its limit. Exit 1: one does not; the first bad 
 figures (.json) and a plot (.png).
 """
 
-import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
-    build_argument,
-    checkpoint_argument,
+    CommandOptions,
+    build_option,
+    checkpoint_option,
     conclude,
-    layout_argument,
+    layout_option,
+    option,
+    parse,
     seed_argument,
+    voice_option,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,44 +38,32 @@ if TYPE_CHECKING:
 PICTURE, FIGURES = "intermediates.png", "intermediates.json"
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane validate", __doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", help="English, through g2p; one utterance: at most 510 phonemes")
-    what.add_argument("--phonemes", help="in the checkpoint's vocabulary, 1 to 510 symbols")
-    parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="of g2p, with --text")
-    parser.add_argument(
-        "--voice",
-        help=(
-            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
-            " checkpoint has it, else its first)"
-        ),
+@dataclass(frozen=True)
+class ValidateOptions(CommandOptions):
+    """One utterance, and what computes it."""
+
+    text: str | None = option(
+        "English, through g2p; one utterance: at most 510 phonemes", exclusive="utterance"
     )
-    parser.add_argument("--speed", type=float, default=1.0)
-    parser.add_argument(
-        "--seed", type=seed_argument, default=0, help="of the source noise, the same in every run"
+    phonemes: str | None = option(
+        "in the checkpoint's vocabulary, 1 to 510 symbols", exclusive="utterance"
     )
-    checkpoint_argument(parser)
-    parser.add_argument(
-        "--arithmetic",
-        choices=("float32", "float64"),
-        default="float32",
-        help="of upstream and of our PyTorch",
+    dialect: str = option("of g2p, with --text", "us", choices=("us", "gb"))
+    voice: str | None = voice_option()
+    speed: float = option("0.25 to 4; 2 is twice as fast", 1.0)
+    seed: int = option("of the source noise, the same in every run", 0, type=seed_argument)
+    checkpoint: str | None = checkpoint_option()
+    arithmetic: str = option(
+        "of upstream and of our PyTorch", "float32", choices=("float32", "float64")
     )
-    parser.add_argument("--runtime", help="also this runtime: mlprogram, onnx ...")
-    parser.add_argument("--method", default="", help="level of its vocoder (default: its own)")
-    layout_argument(parser)
-    build_argument(parser, "folder with its files")
-    parser.add_argument(
-        "--save-dir",
-        type=Path,
-        help="folder for tensors, figures and plot, which is replaced whole",
-    )
-    return parser.parse_args(argv)
+    runtime: str | None = option("also this runtime: mlprogram, onnx ...")
+    method: str = option("level of its vocoder (default: its own)", "")
+    layout: str = layout_option()
+    build: Path = build_option("folder with its files")
+    save_dir: Path | None = option("folder for tensors, figures and plot, which is replaced whole")
 
 
-def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "UtteranceInputs":
+def spoken_of(checkpoint: "Checkpoint", options: ValidateOptions) -> "UtteranceInputs":
     """Vocabulary, voice, row and speed, each checked."""
     import torch
 
@@ -80,22 +71,22 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Utter
     from kokoro_ane.encoder.encoder_steps import check_speed, input_ids
     from kokoro_ane.pipeline.intermediates import UtteranceInputs
 
-    phonemes = arguments.phonemes
-    if arguments.text is not None:
+    phonemes = options.phonemes or ""
+    if options.text is not None:
         from kokoro_ane.g2p.phonemizer import G2P
 
-        phonemes = G2P.load(arguments.dialect).phonemize(arguments.text).phonemes
+        phonemes = G2P.load(options.dialect).phonemize(options.text).phonemes
         if not phonemes:
-            raise InputError(f"nothing to say: g2p finds no word in {arguments.text!r}")
+            raise InputError(f"nothing to say: g2p finds no word in {options.text!r}")
     ids = input_ids(phonemes, checkpoint.config.vocab)
-    pack = torch.from_numpy(VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)[1])
+    pack = torch.from_numpy(VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)[1])
     return UtteranceInputs(
-        ids, style_row(pack, len(phonemes)), check_speed(arguments.speed), arguments.seed
+        ids, style_row(pack, len(phonemes)), check_speed(options.speed), options.seed
     )
 
 
 def all_runs(
-    checkpoint: "Checkpoint", spoken: "UtteranceInputs", arguments: argparse.Namespace
+    checkpoint: "Checkpoint", spoken: "UtteranceInputs", options: ValidateOptions
 ) -> "dict[str, Intermediates]":
     """Intermediates of upstream, of our PyTorch, and of a runtime where one is named."""
     import torch
@@ -106,14 +97,14 @@ def all_runs(
 
     # the runtime is opened first: a missing package is refused before upstream runs for seconds
     opened = None
-    if arguments.runtime:
-        request = Request(checkpoint, arguments.build, arguments.method, arguments.layout)
-        opened = open_runtime(arguments.runtime, request)
-    dtype = getattr(torch, arguments.arithmetic)
+    if options.runtime:
+        request = Request(checkpoint, options.build, options.method, options.layout)
+        opened = open_runtime(options.runtime, request)
+    dtype = getattr(torch, options.arithmetic)
     reference = upstream_run(checkpoint, spoken, dtype)
     runs = {"upstream": reference, "torch": torch_run(checkpoint, spoken, dtype, reference)}
-    if opened:
-        runs[arguments.runtime] = chain_run(
+    if options.runtime and opened:
+        runs[options.runtime] = chain_run(
             opened.encoder, opened.vocoder, spoken, torch.float32, reference
         )
     return runs
@@ -191,17 +182,18 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    options = parse(ValidateOptions, "kokoro-ane validate", __doc__, argv)
+    if options.text is None and options.phonemes is None:
+        raise InputError("give --text or --phonemes")
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_output
     from kokoro_ane.pipeline.step_comparison import first_bad, print_rows
 
-    if arguments.save_dir:
-        arguments.save_dir = check_output(arguments.save_dir, intermediates_of_ours)
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    spoken = spoken_of(checkpoint, arguments)
-    runs = all_runs(checkpoint, spoken, arguments)
-    rows = judged(runs, arguments.arithmetic)
+    folder = options.save_dir and check_output(options.save_dir, intermediates_of_ours)
+    checkpoint = open_checkpoint(options.checkpoint)
+    spoken = spoken_of(checkpoint, options)
+    runs = all_runs(checkpoint, spoken, options)
+    rows = judged(runs, options.arithmetic)
     bad, figures = {}, {}
     for name, compared in rows.items():
         bad[name], figures[name] = first_bad(compared), [asdict(row) for row in compared]
@@ -209,16 +201,16 @@ def main(argv: list[str] | None = None) -> int:
         outcome = "every compared intermediate keeps its limit"
         print(f"{name}: {f'the first bad stage is {bad[name]}' if bad[name] else outcome}")
     report = {
-        "text": arguments.text,
+        "text": options.text,
         "tokens": len(spoken.ids),
         "first_bad": bad,
         "intermediates": figures,
     }
-    if arguments.save_dir:
-        save(arguments.save_dir, runs, report)
+    if folder:
+        save(folder, runs, report)
     missing = [name for name in bad if bad[name]]
     code = EXIT_REJECTED if missing else EXIT_GOOD
-    return conclude(arguments, report, code, f"{len(missing)} of {len(bad)} miss a limit")
+    return conclude(options, report, code, f"{len(missing)} of {len(bad)} miss a limit")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,21 @@ joined chunks of `text`. --check replays each step on the stored tensors. Exit 0
 step agrees. Exit 1: a step does not. Exit 2: bad input. A pipe's last line is one JSON object.
 """
 
-import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, layout_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    build_option,
+    checkpoint_option,
+    conclude,
+    layout_option,
+    option,
+    parse,
+    voice_option,
+)
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, open_runtime
 
 if TYPE_CHECKING:
@@ -26,53 +34,42 @@ if TYPE_CHECKING:
     from kokoro_ane.pipeline.synthesis import Chain
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
-    parser = Parser("kokoro-ane vectors", __doc__)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--out",
-        type=Path,
-        default=Path("build/vectors"),
-        help="folder to write (default: %(default)s)",
+@dataclass(frozen=True)
+class VectorOptions(CommandOptions):
+    """What is written or replayed, and by what."""
+
+    out: Path = option("folder to write", Path("build/vectors"), exclusive="folder")
+    check: Path | None = option(
+        "replay the vectors of this folder instead", metavar="FOLDER", exclusive="folder"
     )
-    what.add_argument(
-        "--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead"
-    )
-    checkpoint_argument(parser)
-    build_argument(parser)
-    parser.add_argument(
-        "--method", default="fp16", help="level of the vocoder package (default: %(default)s)"
-    )
-    layout_argument(parser)
-    parser.add_argument(
-        "--runtime",
+    checkpoint: str | None = checkpoint_option()
+    build: Path = build_option()
+    method: str = option("level of the vocoder package", "fp16")
+    layout: str = layout_option()
+    runtime: str = option(
+        "--check: who replays them; coreml is Core ML itself, on a Mac",
+        DEFAULT_RUNTIME,
         choices=(DEFAULT_RUNTIME, "coreml"),
-        default=DEFAULT_RUNTIME,
-        help="--check: who replays them; coreml is Core ML itself, on a Mac (default: %(default)s)",
     )
-    parser.add_argument("--voice", help="a voice or a blend (default: as `kokoro-ane speak`)")
-    return parser.parse_args(argv)
+    voice: str | None = voice_option()
 
 
-def chain_of(
-    checkpoint: "Checkpoint", arguments: argparse.Namespace
-) -> "tuple[Chain, dict[str, str]]":
+def chain_of(checkpoint: "Checkpoint", options: VectorOptions) -> "tuple[Chain, dict[str, str]]":
     """Packages and voice, and the hashes of the packages."""
     from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.pipeline.synthesis import Chain
     from kokoro_ane.quantize.locator import Request
 
-    _, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)
-    request = Request(checkpoint, arguments.build, arguments.method, arguments.layout)
-    opened = open_runtime(arguments.runtime, request)
+    _, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
+    request = Request(checkpoint, options.build, options.method, options.layout)
+    opened = open_runtime(options.runtime, request)
     return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    options = parse(VectorOptions, "kokoro-ane vectors", __doc__, argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_output, recover
     from kokoro_ane.pipeline.step_comparison import GOOD, print_rows
@@ -83,19 +80,19 @@ def main(argv: list[str] | None = None) -> int:
         write_vectors,
     )
 
-    if arguments.check is None:
-        if arguments.runtime != DEFAULT_RUNTIME:
-            raise InputError(f"--runtime {arguments.runtime} replays vectors: name them by --check")
+    if options.check is None:
+        if options.runtime != DEFAULT_RUNTIME:
+            raise InputError(f"--runtime {options.runtime} replays vectors: name them by --check")
         # before seconds are spent on packages
-        arguments.out = check_output(arguments.out, vectors_of_ours)
+        folder = check_output(options.out, vectors_of_ours)
     else:
-        recover(arguments.check.parent)  # a run that wrote it may have been killed
-        load_index(arguments.check)
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    chain, packages = chain_of(checkpoint, arguments)
-    folder, more = arguments.check, {}
-    if folder is None:
-        folder = arguments.out
+        recover(options.check.parent)  # a run that wrote it may have been killed
+        load_index(options.check)
+        folder = options.check
+    checkpoint = open_checkpoint(options.checkpoint)
+    chain, packages = chain_of(checkpoint, options)
+    more = {}
+    if options.check is None:
         write_vectors(folder, chain, checkpoint.as_source, packages)
         more = {
             "out": str(folder),
@@ -106,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     missed = [asdict(row) for row in rows if row.verdict != GOOD]
     more |= {"tensors": len(rows), "missed": missed}
     meaning = f"{len(missed)} of {len(rows)} tensors differ"
-    return conclude(arguments, more, EXIT_REJECTED if missed else EXIT_GOOD, meaning)
+    return conclude(options, more, EXIT_REJECTED if missed else EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

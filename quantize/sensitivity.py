@@ -12,47 +12,24 @@ where it stopped. Exit 0: recipe written. Exit 2: bad input. A pipe's last line 
 """
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    build_option,
+    checkpoint_option,
+    conclude,
+    option,
+    parse,
+    print_table,
+)
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, RECIPES_OF, SIZE, STARTS
 
 DEFAULT_INT8_MACS = 0.9
 MOST_SENSITIVE = 8  # rows of the table
 SHOWN_POINTS = 8  # of the trade-off, evenly spaced
-
-
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The flags of this command."""
-    parser = Parser("kokoro-ane sensitivity", __doc__)
-    checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the fp16 package (default: %(default)s)",
-    )
-    budget = parser.add_mutually_exclusive_group()
-    budget.add_argument(
-        "--int8-macs",
-        type=share,
-        help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})",
-    )
-    budget.add_argument("--size", type=share, help="largest size as a share of the fp16 package")
-    budget.add_argument("--size18", type=share, help="the same of mixed18, which needs iOS 18")
-    parser.add_argument(
-        "--clips",
-        type=int,
-        default=3,
-        help="tuning sentences to measure on, 2 s each (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--recipe",
-        type=Path,
-        help="file to write (default: the checkpoint's own in quantize/recipes)",
-    )
-    return parser.parse_args(argv)
 
 
 def share(text: str) -> float:
@@ -66,10 +43,33 @@ def share(text: str) -> float:
     return value
 
 
+@dataclass(frozen=True)
+class SensitivityOptions(CommandOptions):
+    """Which budget the recipe keeps, and where it goes."""
+
+    checkpoint: str | None = checkpoint_option()
+    build: Path = build_option("folder with the fp16 package")
+    int8_macs: float | None = option(
+        f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})",
+        type=share,
+        exclusive="budget",
+    )
+    size: float | None = option(
+        "largest size as a share of the fp16 package", type=share, exclusive="budget"
+    )
+    size18: float | None = option(
+        "the same of mixed18, which needs iOS 18", type=share, exclusive="budget"
+    )
+    clips: int = option("tuning sentences to measure on, 2 s each", 3)
+    recipe: Path | None = option(
+        "file to write (default: the checkpoint's own in quantize/recipes)"
+    )
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
+    arguments = parse(SensitivityOptions, "kokoro-ane sensitivity", __doc__, argv)
     if arguments.clips < 1:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
     budgets = {kind: value for kind in LEVELS_FOR if (value := getattr(arguments, kind))}
@@ -80,8 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.quantize.locator import default_layout, find_package
     from kokoro_ane.quantize.recipe import OURS, Recipe, recipe_path
 
-    if arguments.recipe:
-        arguments.recipe = check_output(arguments.recipe, OURS, (".json",), arguments)
+    recipe_file = arguments.recipe
+    if recipe_file:
+        recipe_file = check_output(recipe_file, OURS, (".json",), arguments)
     folder = arguments.build / "sensitivity"
     check_implied(folder / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
@@ -109,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
         forecast=forecast(point, layers, wholes),
         levels=dict(sorted(point.levels.items())),
     )
-    recipe_file = arguments.recipe or recipe_path(checkpoint, RECIPES_OF[kind])
+    recipe_file = recipe_file or recipe_path(checkpoint, RECIPES_OF[kind])
     recipe.save(recipe_file)
     print_table(
         "layers that lose most: log-spectral distance with one alone changed",

@@ -30,9 +30,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
+from kokoro_ane.core.commands import (
+    CommandOptions,
+    checkpoint_option,
+    conclude,
+    option,
+    parse,
+    print_table,
+)
 from kokoro_ane.core.contract import FRAMES_PER_SECOND
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, UtteranceTooLong, command
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, UtteranceTooLong, command
 from kokoro_ane.core.staging import check_output, staged
 from kokoro_ane.core.steps import run_steps
 from kokoro_ane.g2p.alphabet import VOWELS
@@ -479,56 +486,33 @@ def errors(
     }
 
 
-def arguments_of(argv: list[str] | None) -> Any:
-    """The command line. Raises InputError for counts and shares that are none."""
-    parser = Parser("training.fit_statistics", __doc__)
-    checkpoint_argument(parser)
-    parser.add_argument(
-        "--count", type=int, default=1500, help="sentences to speak (default: %(default)s)"
+@dataclass(frozen=True)
+class FitOptions(CommandOptions):
+    """What is spoken, and the size of the network."""
+
+    checkpoint: str | None = checkpoint_option()
+    count: int = option("sentences to speak", 1500)
+    words: tuple[int, ...] = option("of a text, from, to", WORDS, nargs=2)
+    altered: float = option("share of the texts that are altered as no sentence is", ALTERED)
+    seed: int = option("of texts, voices and noise", 1)
+    earlier: Path | None = option("a predictor of these weights, whose sentences count too")
+    landmarks: int = option("bells of the network", 1000)
+    rank: int = option("of its outputs", 192)
+    data: Path = option("folder of the records", Path("build/statistics"))
+    out: Path | None = option(
+        "the predictor, .npz (default: in the user's cache, where the streaming layout looks)"
     )
-    parser.add_argument("--words", type=int, nargs=2, default=WORDS, help="of a text, from, to")
-    parser.add_argument(
-        "--altered",
-        type=float,
-        default=ALTERED,
-        help="share of the texts that are altered as no sentence is (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--earlier", type=Path, help="a predictor of these weights, whose sentences count too"
-    )
-    parser.add_argument(
-        "--landmarks", type=int, default=1000, help="bells of the network (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--rank", type=int, default=192, help="of its outputs (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path("build/statistics"),
-        help="folder of the records (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="the predictor, .npz (default: in the user's cache, where the streaming layout looks)",
-    )
-    arguments = parser.parse_args(argv)
-    positive = arguments.landmarks, arguments.rank, *arguments.words
-    if arguments.count < 2 * HELD_OUT or min(positive) < 1:
-        raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
-    if not 0 <= arguments.altered <= 1:
-        raise InputError(f"--altered must be 0 to 1, not {arguments.altered}")
-    return arguments
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = arguments_of(argv)
+    options = parse(FitOptions, "training.fit_statistics", __doc__, argv)
+    positive = options.landmarks, options.rank, *options.words
+    if options.count < 2 * HELD_OUT or min(positive) < 1:
+        raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
+    if not 0 <= options.altered <= 1:
+        raise InputError(f"--altered must be 0 to 1, not {options.altered}")
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import (
@@ -538,13 +522,13 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.vocoder.streaming.statistics_file import predictor_path
     from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 
-    checkpoint = open_checkpoint(arguments.checkpoint)
+    checkpoint = open_checkpoint(options.checkpoint)
     out = check_output(
-        arguments.out or predictor_path(checkpoint), suffixes=(".npz",), arguments=arguments
+        options.out or predictor_path(checkpoint), suffixes=(".npz",), arguments=options
     )
-    earlier = load_predictor(arguments.earlier, checkpoint) if arguments.earlier else None
-    words, count = tuple(arguments.words), arguments.count
-    records = recorded(checkpoint, count, arguments.seed, arguments.data, words, arguments.altered)
+    earlier = load_predictor(options.earlier, checkpoint) if options.earlier else None
+    words, count = options.words, options.count
+    records = recorded(checkpoint, count, options.seed, options.data, words, options.altered)
     generator = Vocoder.of(checkpoint).generator
     norms, up = stage_norms(generator, 1), generator.ups[1]
     style_dim = checkpoint.config.style_dim
@@ -554,13 +538,13 @@ def main(argv: list[str] | None = None) -> int:
         [np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2
     )
     fit_to = records.inputs[~held], records.targets[~held]
-    predictor = fitted(*fit_to, sizes, heard, arguments.landmarks, arguments.rank, earlier)
+    predictor = fitted(*fit_to, sizes, heard, options.landmarks, options.rank, earlier)
     spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
     figures: dict[str, Any] = {
         "sentences": spoken + before,
         "spoken": spoken,
         "held_out": int(held.sum()),
-        "seed": arguments.seed,
+        "seed": options.seed,
         "python": sys.version.split()[0],
         "errors": errors(predictor, records, held, heard == max(HEARD)),
     }
@@ -586,7 +570,7 @@ def main(argv: list[str] | None = None) -> int:
         [(name, f"{error:.4f}") for name, error in figures["errors"].items()],
     )
     report = figures | {"out": str(out), "bytes": out.stat().st_size}
-    return conclude(arguments, report, EXIT_GOOD, f"fitted: {out}")
+    return conclude(options, report, EXIT_GOOD, f"fitted: {out}")
 
 
 if __name__ == "__main__":

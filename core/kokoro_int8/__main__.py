@@ -5,30 +5,27 @@ python -m kokoro_ane.core.kokoro_int8  # eight English voices
 python -m kokoro_ane.core.kokoro_int8 --voices kokoro-js-1.2.1.tgz
 """
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_ane.core.commands import conclude, print_table
-from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
+from kokoro_ane.core.commands import CommandOptions, conclude, option, parse, print_table
+from kokoro_ane.core.errors import EXIT_GOOD, command
 
 
-def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The options."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--voices",
-        type=Path,
-        metavar="FOLDER|TGZ",
-        help="voices to add to the cache: NAME.bin, .pt or .npy",
+@dataclass(frozen=True)
+class VoiceOptions(CommandOptions):
+    """Voices that are added to the cache."""
+
+    voices: Path | None = option(
+        "voices to add to the cache: NAME.bin, .pt or .npy", metavar="FOLDER|TGZ"
     )
-    return parser.parse_args(argv)
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """Command line; see the module's docstring."""
-    arguments = parse_arguments(argv)
+    options = parse(VoiceOptions, "kokoro_ane.core.kokoro_int8", __doc__, argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.kokoro_int8.cache import (
         WEIGHTS,
@@ -41,9 +38,9 @@ def main(argv: list[str] | None = None) -> int:
 
     folder = cached(thorough=True)
     added: tuple[str, ...] = ()
-    if arguments.voices is not None:
+    if options.voices is not None:
         with writing(folder):
-            added = add_voices(arguments.voices, folder / "voices", bundled_voices())
+            added = add_voices(options.voices, folder / "voices", bundled_voices())
     checkpoint = open_checkpoint("kokoro-int8")
     counts = {
         name: sum(value.numel() for value in checkpoint.part(name).values())
@@ -62,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         "read": list(added),
         "releasable": checkpoint.releasable,
     }
-    return conclude(arguments, report, EXIT_GOOD, "decoded and checked")
+    return conclude(options, report, EXIT_GOOD, "decoded and checked")
 
 
 if __name__ == "__main__":

