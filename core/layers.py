@@ -11,7 +11,7 @@ state dict is loaded, by a hook beside the layer that needs it.
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -23,19 +23,13 @@ Module = TypeVar("Module", bound=nn.Module)
 class Modules(nn.ModuleList, Generic[Module]):
     """torch's ModuleList of modules of one class."""
 
-    if TYPE_CHECKING:  # a slice is of the same class: ModuleList makes it with its own constructor
+    if TYPE_CHECKING:
 
         def __init__(self, modules: Iterable[Module] = ()) -> None: ...
 
         def __iter__(self) -> Iterator[Module]: ...
 
-        @overload
-        def __getitem__(self, idx: slice) -> "Modules[Module]": ...
-
-        @overload
-        def __getitem__(self, idx: int) -> Module: ...
-
-        def __getitem__(self, idx: int | slice) -> "Module | Modules[Module]": ...
+        def __getitem__(self, idx: int | slice) -> Any: ...
 
 
 def replace_module(root: nn.Module, path: str, module: nn.Module) -> None:
