@@ -74,8 +74,7 @@ def alone_in(parent: Path) -> Iterator[None]:
     """One process at a time gives names in a folder: a package and its manifest are of the same
     build.
 
-    flock on the folder itself, where filelock (core/kokoro_int8/cache.py) would leave a file of its
-    own among the user's.
+    flock on the folder itself: a lock file would stand among the user's.
     """
     import fcntl  # late: only what writes needs it
 
