@@ -230,6 +230,8 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     """
     places = tuple(check_implied(target, ours) for target, ours in targets)
     parent = places[0].parent
+    # the folders that this call makes, the inmost first
+    missing = [above for above in (parent, *parent.parents) if not above.exists()]
     with cannot_write(places[0]):
         parent.mkdir(parents=True, exist_ok=True)
         recover(parent)
@@ -256,6 +258,9 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         if not (folder / OLD).exists():
             removed(folder)
         release()
+        with suppress(OSError):  # the first that holds something stays, and those around it
+            for above in missing:
+                above.rmdir()
 
 
 def discard(folder: Path) -> None:

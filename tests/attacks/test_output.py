@@ -8,7 +8,6 @@ import os
 import shutil
 import stat
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -332,16 +331,6 @@ def test_g2p_on_a_full_disk(room_bytes, disk, g2p_weights, g2p_package, capsys):
         subprocess.run(f"mount -o remount,size=16m {disk}".split(), check=True)
         # with room a package is built: nothing but the disk was in the way
         assert build(f"g2p --weights {g2p_weights} --out {disk}/build".split()) == 0
-
-
-def test_a_full_folder_for_temporary_files(disk, tiny_build, g2p_weights, monkeypatch, tmp_path):
-    """coremltools' copies go to where the package goes: no room in TMPDIR used to end in
-    shutil.Error.
-    """
-    filled(disk, tiny_build, 0)
-    monkeypatch.setattr(tempfile, "tempdir", str(disk))
-    assert build(f"g2p --weights {g2p_weights} --out {tmp_path}/new".split()) == 0
-    assert left_behind(disk) == "build filler old.json old.wav".split()
 
 
 def test_what_cannot_be_read_is_not_called_unwritable(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What tests/attacks/kill.py found in staging and in temporary files: a named case each, so that it
+"""What kills at every rename found in staging and in temporary files: a named case each, so that it
 stays mended.
 """
 
@@ -17,7 +17,6 @@ import pytest
 
 from kokoro_ane.core import process as temporary
 from kokoro_ane.core import staging
-from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import (
     check_implied,
     discard,
@@ -129,21 +128,6 @@ class TestStaging:
         monkeypatch.undo()
         recover(tmp_path)
         assert not left_behind(tmp_path)
-
-    def test_scratch_of_a_killed_process_goes(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        code = (
-            "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from kokoro_ane.core.process"
-            " import scratch\n"
-        )
-        code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
-        killed = ran(sys.executable, "-c", code, str(tmp_path))
-        assert killed.returncode == -signal.SIGKILL
-        assert list(tmp_path.rglob("x"))
-        with scratch() as folder:
-            assert not list(tmp_path.rglob("x"))
-            assert folder.is_dir()
-        assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
     def test_a_journal_is_never_without_its_settings(self, tmp_path, monkeypatch):
         """Killed between its folder and settings.json, it was somebody else's folder for every

@@ -151,3 +151,20 @@ def test_a_damaged_npz_is_bad_input(how, tmp_path):
     np.savez(path, id="a")
     with refused("input_ids"):
         load(path)
+
+
+def test_a_failed_build_leaves_no_empty_folder(tmp_path, monkeypatch, capsys):
+    from kokoro_ane.core import builder
+    from kokoro_ane.core.errors import CheckFailed
+
+    def refused(*_):
+        raise CheckFailed("SNR is 1 dB")
+
+    monkeypatch.setattr(builder, "convert", refused)
+    (tmp_path / "kept").mkdir()
+    for out in ("a/b/c", "kept/x", "kept"):
+        assert (
+            import_module("kokoro_ane.pipeline.build").main(f"g2p --out {tmp_path}/{out}".split())
+            == 1
+        )
+        assert [path.name for path in tmp_path.rglob("*")] == ["kept"]

@@ -16,7 +16,6 @@ import sys
 import traceback
 from typing import NamedTuple
 
-import coremltools as ct
 import pytest
 
 from kokoro_ane.cli import main as kokoro_ane
@@ -132,18 +131,12 @@ class World:
     def scan(self):
         return everything(self.root)
 
-    def forked(
-        self,
-        argv,
-        stdin=b"",
-        strike=(None, ()),
-        limit_s=10,
-    ):
-        """The command in a copy of this process, in root/cwd. strike: before which write of its own
-        which signals come. limit_s: of processor time.
+    def forked(self, argv, stdin=b"", limit_s=10):
+        """Run the command in a copy of this process, in root/cwd, for `limit_s` of processor time
+        at most.
         """
         (self.root.parent / "stdin").write_bytes(stdin)
-        inputs = (argv, strike, limit_s)
+        inputs = (argv, limit_s)
         process = multiprocessing.get_context("fork").Process(target=self._called, args=inputs)
         process.start()
         process.join(12 * limit_s)  # of wall time: cores are shared
@@ -156,7 +149,7 @@ class World:
         hang = code in (None, -signal.SIGXCPU)
         return Ended(HANG if hang else code, stderr.decode("utf-8", "replace"), tuple(names))
 
-    def _called(self, argv, strike, limit_s):
+    def _called(self, argv, limit_s):
         code = TRACEBACK
         try:
             os.setpgrp()  # so that what it starts is ended with it
@@ -171,7 +164,7 @@ class World:
                 os.dup2(descriptor, number)
             sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
             sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
-            sys.addaudithook(watching(f"{self.user}/", opened[3], *strike))
+            sys.addaudithook(watching(f"{self.user}/", opened[3]))
             sys.argv = ["kokoro-ane", *argv]
             # A background job's children ignore the one, the tests end with the other.
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -192,11 +185,10 @@ CHANGES = "os.rename os.remove os.rmdir os.mkdir os.truncate os.chmod os.link os
 NAMELESS = getattr(os, "O_TMPFILE", 0)  # a file without a name, in a folder
 
 
-def watching(user, notes, at, signals):
-    """An audit hook that notes writes below the user's folder before they happen, "EVENT NAME";
-    the signals come at the `at`th.
+def watching(user, notes):
+    """Return an audit hook that notes writes below the user's folder before they happen, "EVENT
+    NAME".
     """
-    count = [0]
 
     def hook(event, arguments):
         if event == "open":
@@ -207,14 +199,9 @@ def watching(user, notes, at, signals):
         if not writes or not isinstance(arguments[0], str | bytes | os.PathLike):
             return
         place = os.path.join(os.getcwd(), os.fsdecode(arguments[0]))  # noqa: PTH109, PTH118
-        if not place.startswith(user):
-            return
-        kind = "nameless" if nameless else event
-        os.write(notes, os.fsencode(f"{kind} {place.removeprefix(user)}") + b"\0")
-        if count[0] == at:
-            for number in signals:
-                os.kill(os.getpid(), number)
-        count[0] += 1
+        if place.startswith(user):
+            kind = "nameless" if nameless else event
+            os.write(notes, os.fsencode(f"{kind} {place.removeprefix(user)}") + b"\0")
 
     return hook
 
@@ -233,19 +220,4 @@ def going_to_work():
         unmeasured(patch)
         for name in LONG:
             patch.setattr(f"kokoro_ane.{name}", reached)
-        yield
-
-
-@contextlib.contextmanager
-def converted(world):
-    """Conversions are read from the packages that the world was filled with."""
-
-    def convert(*_, **__):
-        level = "w8" if "quantize" in sys.argv else "fp16"
-        package = world.template / "user" / "build" / f"KokoroVocoder-tiny-padded-{level}.mlpackage"
-        return ct.models.MLModel(str(package), skip_model_load=True)
-
-    with pytest.MonkeyPatch.context() as patch:
-        unmeasured(patch)
-        patch.setattr("kokoro_ane.core.builder.convert", convert)
         yield
