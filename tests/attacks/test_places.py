@@ -2,8 +2,7 @@
 files are written, and temporary ones.
 
 Walks every command and every file of the rooms. Whoever calls one of these himself stands in a list
-here, with the reason. What a command really writes is watched while it runs:
-tests/attacks/sweep.py, fault "direct".
+here, with the reason.
 """
 
 import ast

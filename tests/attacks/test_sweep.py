@@ -69,7 +69,6 @@ CONTROLS = [
     ("lost", REFUSED, BUILT, {"user/build/a.json": b"2"}),
     ("outside", Ended(0), {}, {"escaped": b""}),
     ("leftover", Ended(0), {}, {"user/.staged-abc": b""}),
-    ("direct", Ended(0, "", ("open new.json",)), {}, {}),
     ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": b""}),
     ("leftover", REFUSED, {}, {"user/new.json": b""}),
 ]

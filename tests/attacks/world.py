@@ -1,5 +1,5 @@
 """A user's folder with everything in it, and a command in a forked copy of this process there: how
-it ended, what it said, what it wrote.
+it ended and what it printed.
 """
 
 import contextlib
@@ -69,11 +69,10 @@ class Reached(BaseException):
 
 
 class Ended(NamedTuple):
-    """Exit code, or minus a signal's number; standard error; writes below the user's folder."""
+    """Exit code, or minus a signal's number; standard error."""
 
     code: int
     stderr: str = ""
-    writes: tuple[str, ...] = ()
 
 
 def words(command, user):
@@ -144,10 +143,8 @@ class World:
         if code is None:
             os.killpg(process.pid or 0, signal.SIGKILL)
             process.join()
-        stderr, writes = ((self.root.parent / name).read_bytes() for name in ("stderr", "writes"))
-        names = [os.fsdecode(name) for name in writes.split(b"\0")[:-1]]
-        hang = code in (None, -signal.SIGXCPU)
-        return Ended(HANG if hang else code, stderr.decode("utf-8", "replace"), tuple(names))
+        stderr = (self.root.parent / "stderr").read_bytes().decode("utf-8", "replace")
+        return Ended(HANG if code in (None, -signal.SIGXCPU) else code, stderr)
 
     def _called(self, argv, limit_s):
         code = TRACEBACK
@@ -157,14 +154,13 @@ class World:
             os.environ.update(self.environment())
             resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
-            places = [self.root.parent / name for name in ("stdin", os.devnull, "stderr", "writes")]
-            modes = (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT | os.O_TRUNC] * 3)
+            places = [self.root.parent / name for name in ("stdin", os.devnull, "stderr")]
+            modes = (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT | os.O_TRUNC] * 2)
             opened = [os.open(*pair) for pair in zip(places, modes, strict=True)]
-            for number, descriptor in enumerate(opened[:3]):
+            for number, descriptor in enumerate(opened):
                 os.dup2(descriptor, number)
             sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
             sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
-            sys.addaudithook(watching(f"{self.user}/", opened[3]))
             sys.argv = ["kokoro-ane", *argv]
             # A background job's children ignore the one, the tests end with the other.
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -179,31 +175,6 @@ class World:
             traceback.print_exc()
         finally:
             os._exit(code)
-
-
-CHANGES = "os.rename os.remove os.rmdir os.mkdir os.truncate os.chmod os.link os.symlink".split()
-NAMELESS = getattr(os, "O_TMPFILE", 0)  # a file without a name, in a folder
-
-
-def watching(user, notes):
-    """Return an audit hook that notes writes below the user's folder before they happen, "EVENT
-    NAME".
-    """
-
-    def hook(event, arguments):
-        if event == "open":
-            writes = arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            nameless = NAMELESS and arguments[2] & NAMELESS == NAMELESS
-        else:
-            writes, nameless = event in CHANGES, False
-        if not writes or not isinstance(arguments[0], str | bytes | os.PathLike):
-            return
-        place = os.path.join(os.getcwd(), os.fsdecode(arguments[0]))  # noqa: PTH109, PTH118
-        if place.startswith(user):
-            kind = "nameless" if nameless else event
-            os.write(notes, os.fsencode(f"{kind} {place.removeprefix(user)}") + b"\0")
-
-    return hook
 
 
 @contextlib.contextmanager
