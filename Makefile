@@ -67,7 +67,7 @@ test: venv ## fast tests, in two processes (WORKERS=)
 test-slow: venv ## full-size parity, in two processes
 	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-fuzz: venv ## drawn bad invocations of every verb, then kill -9 at every rename of the important writers (COUNT=10000)
+fuzz: venv ## drawn bad invocations of every verb (COUNT=10000)
 	COUNT=$(COUNT) $(RUN) -m pytest -q -m slow tests/attacks/test_sweep.py -n $(WORKERS)
 
 hashes: ## write g2p/data/SHA256SUMS, which every bundled file is checked against when it is read

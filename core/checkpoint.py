@@ -318,28 +318,15 @@ class Checkpoint:
         except RuntimeError as problem:
             lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()]
             lines = lines or [str(problem)]
-            count = f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
-            message = f"{where}: {lines[0]} ({self._wrong_field or count})"
-            raise InputError(message) from None
+            config = self.folder / "config.json"
+            raise InputError(
+                f"{where}: {lines[0]} ({len(lines)} tensors do not fit {config})"
+            ) from None
         # load_state_dict names all keys at once; the first is enough to act on.
         for kind, keys in (("is missing tensor", missing), ("has an extra tensor", extra)):
             if keys:
-                count = self._wrong_field or f"{len(keys)} in all"
-                raise InputError(f"{where} {kind} {keys[0]} ({count})")
+                raise InputError(f"{where} {kind} {keys[0]} ({len(keys)} in all)")
         return module.eval()
-
-    @property
-    def _wrong_field(self) -> str | None:
-        """The first field of config.json that the weights contradict, in words; None where none
-        does.
-        """
-        shapes = {
-            f"{name} {key}": tuple(value.shape)
-            for name, part in self._parts.items()
-            for key, value in part.items()
-        }
-        wrong = self.config.contradicted(shapes)
-        return wrong and f"{self.folder / 'config.json'}: {wrong}"
 
     @property
     def voices(self) -> tuple[str, ...]:

@@ -6,12 +6,9 @@ Upstream hard-codes three decoder widths (1024, 64 and 512); here the optional s
 names them, and upstream's are the default.
 """
 
-import dataclasses
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +20,13 @@ from kokoro_ane.core.contract import (
     PROSODY_PER_FRAME,
     VOICE_SHAPE,
 )
-from kokoro_ane.core.data_files import check_name, conform, read_json
+from kokoro_ane.core.data_files import check_name, conform, filled, read_json
 from kokoro_ane.core.errors import InputError
 
 # far beyond any checkpoint, far below what hangs
 MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536
 # of this machine's memory
 MAX_BYTES = 4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5
-
-
-_BERT = "bert encoder.albert_layer_groups.0.albert_layers.0"
-WEIGHTS = ("weight", "weight_v", "parametrizations.weight.original1")  # how a layer's may be called
-# field of config.json: part, layer and axis of the weight that shows it; lists have {} for the
-# place in them
-SIZES = {
-    "n_token": ("text_encoder embedding", 0),
-    "hidden_dim": ("text_encoder embedding", 1),
-    "text_encoder_kernel_size": ("text_encoder cnn.0.0", 2),
-    "max_dur": ("predictor duration_proj.linear_layer", 0),
-    "plbert.hidden_size": (f"{_BERT}.ffn", 1),
-    "plbert.intermediate_size": (f"{_BERT}.ffn", 0),
-    "plbert.max_position_embeddings": ("bert embeddings.position_embeddings", 0),
-    "decoder.hidden_dim": ("decoder encode.conv1", 0),
-    "decoder.asr_res_dim": ("decoder asr_res.0", 0),
-    "istftnet.upsample_initial_channel": ("decoder generator.ups.0", 0),
-    "istftnet.upsample_kernel_sizes": ("decoder generator.ups.{}", 2),
-    "istftnet.resblock_kernel_sizes": ("decoder generator.resblocks.{}.convs1.0", 2),
-}
 
 
 @dataclass(frozen=True)
@@ -230,32 +207,15 @@ class KokoroConfig:
             + widest * net.upsample_initial_channel**2 // 4
         )
 
-    def contradicted(self, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-        """The first field that the weights contradict, with what they say; None where none of SIZES
-        does. `shapes`: of every tensor by "PART KEY".
-        """
-        blocks = {key.split(".")[1] for key in shapes if key.startswith("text_encoder cnn.")}
-        # field, its value, and what the weights show; the text encoder has one block a layer
-        seen = [("n_layer", self.n_layer, len(blocks))]
-        for field_name, (place, axis) in SIZES.items():
-            value = reduce(getattr, field_name.split("."), self)
-            for index, size in enumerate(value if isinstance(value, tuple) else (value,)):
-                names = (f"{place.format(index)}.{weight}" for weight in WEIGHTS)
-                shape = next((shapes[name] for name in names if name in shapes), ())
-                if axis < len(shape):
-                    seen.append((field_name, size, shape[axis]))
-        for field_name, in_config, in_weights in seen:
-            if in_config != in_weights:
-                return f"{field_name} is {in_config} there, {in_weights} in the weights"
-        return None
-
     @classmethod
     def from_dict(cls, data: dict[str, Any], where: str) -> "KokoroConfig":
         """Build from parsed JSON; `where` names the file in errors."""
+        conform(data, cls, where)
         try:
             if "name" in data:
                 check_name(data["name"], "name")
-            return _build(cls, data, "")
+            _require_sizes(data, "")
+            return filled(cls, data, where)
         except InputError as problem:
             raise InputError(f"{where}: {problem}") from None
 
@@ -265,8 +225,6 @@ class KokoroConfig:
         key, or other shapes.
         """
         data = read_json(path, "a checkpoint folder holds config.json, one .pth file and voices/")
-        if not isinstance(data, dict):
-            raise InputError(f"{path} holds a {type(data).__name__}, not an object")
         return cls.from_dict(data, str(path))
 
 
@@ -290,46 +248,18 @@ def _require(holds: bool, message: str) -> None:
         raise InputError(message)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
-
-
-def _whole(value: Any, name: str) -> None:
-    """Every number in a value is a size: whole, above 0, no wider than MAX_WIDTH."""
-    for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, list):
-            _whole(item, name)
-        else:
-            _require(
-                0 < item <= MAX_WIDTH,
-                f"{name} is {str(value)[:60]}, not a positive whole number up to {MAX_WIDTH}",
-            )
-
-
-def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
-    """Fill dataclass `cls` from `data`, section by section, naming the first key that is unknown,
-    missing or of another kind.
-    """
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    for key in data:
-        _require(key in fields, f"unknown key {prefix}{key}; known: {', '.join(sorted(fields))}")
-    values = {}
-    for name, spec in fields.items():
-        if name not in data:
-            optional = (
-                spec.default is not dataclasses.MISSING
-                or spec.default_factory is not dataclasses.MISSING
-            )
-            _require(optional, f"key {prefix}{name} is missing")
-            continue
-        value = data[name]
-        if isinstance(spec.type, type) and dataclasses.is_dataclass(spec.type):
-            _require(isinstance(value, dict), f"{prefix}{name} is not an object")
-            value = _build(spec.type, value, f"{prefix}{name}.")
-        else:
-            conform(value, spec.type, f"{prefix}{name}")
-            if spec.type in (int, tuple[int, ...], tuple[tuple[int, ...], ...]):
-                _whole(value, f"{prefix}{name}")
-                _require(value != [], f"{prefix}{name} is empty")
-        values[name] = _frozen(value)
-    return cls(**values)
+def _require_sizes(value: Any, name: str) -> None:
+    """Every whole number but a symbol's id is a size: above 0, no wider than MAX_WIDTH."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key != "vocab":
+                _require_sizes(item, f"{name}.{key}".removeprefix("."))
+    elif isinstance(value, list):
+        _require(value != [], f"{name} is empty")
+        for item in value:
+            _require_sizes(item, name)
+    elif type(value) is int:
+        _require(
+            0 < value <= MAX_WIDTH,
+            f"{name} is {value}, not a positive whole number up to {MAX_WIDTH}",
+        )

@@ -30,6 +30,7 @@ from mlprogram.files import read_text
 # of any file that a checkpoint, a package or a bundle holds: more is not read to be hashed
 LARGEST_BYTES = 1 << 32
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}")
+Record = typing.TypeVar("Record")
 KINDS = {
     str: "a text",
     int: "a whole number",
@@ -106,7 +107,7 @@ def check_name(name: str, where: str) -> str:
 
 def check_inside(file: str, where: str) -> str:
     """`file`, if it is a relative path of such names that stays where it is."""
-    for part in check_kind(file, str, where).split("/"):
+    for part in file.split("/"):
         check_name(part, where)
     return file
 
@@ -137,67 +138,54 @@ def readable(path: Path, again: str, *others: type[Exception]) -> Iterator[None]
 
 def conform(value: Any, hint: Any, where: str) -> None:
     """Raise InputError unless `value` (parsed JSON; a list may stand for a tuple) is what `hint`
-    says. `where` names it.
+    says: numbers are finite, a dataclass's keys are all known, beside a TypedDict's others may
+    stand. `where` names the value.
     """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return
     if origin in (typing.Union, types.UnionType):
-        _one_of(value, inner, where)
-    elif origin in (tuple, list, typing.Sequence):
+        problems = []
+        for each in inner:
+            try:
+                conform(value, each, where)
+                return
+            except InputError as problem:
+                problems.append(problem)
+        raise problems[0]
+    if origin in (tuple, list, typing.Sequence):
         if not isinstance(value, list | tuple):
             raise InputError(f"{where} is {_told(value)}, not a list")
         for index, item in enumerate(value):
             conform(item, inner[0], f"{where}[{index}]")
-    elif origin in (dict, Mapping):
-        for key, item in check_kind(value, dict, where).items():
-            conform(item, inner[1], f"{where}.{key[:80]}")
-    elif dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
-        _keys(check_kind(value, dict, where), hint, where)
-    else:
-        check_kind(value, hint, where)
-
-
-def check_kind(value: Any, kind: type, where: str) -> Any:
-    """`value`, if it is of that kind. Numbers are finite."""
+        return
+    is_record = dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)
+    kind = dict if is_record or origin in (dict, Mapping) else hint
     # JSON writes 1.0 as 1, and Python takes True for 1.
-    allowed = (int, float) if kind is float else kind
+    allowed: Any = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where} is {_told(value)}, not {KINDS.get(kind, 'an object')}")
-    if kind is float and isinstance(value, (int, float)) and not abs(value) < float("inf"):
+    if kind is float and not abs(value) < float("inf"):
         raise InputError(f"{where} is {value}, not a finite number")
-    return value
+    if is_record:
+        _require_fields(value, hint, where)
+    elif kind is dict:
+        for key, item in value.items():
+            conform(item, inner[1], f"{where}.{key[:80]}")
 
 
-def _one_of(value: Any, hints: tuple[Any, ...], where: str) -> None:
-    problems = []
-    for hint in hints:
-        try:
-            conform(value, hint, where)
-            return
-        except InputError as problem:
-            problems.append(problem)
-    raise problems[0]
-
-
-def _keys(value: dict[str, Any], hint: Any, where: str) -> None:
-    """A dataclass's keys are all known; a TypedDict names those that are needed, and others may
-    stand beside them.
-    """
+def _require_fields(value: dict[str, Any], hint: Any, where: str) -> None:
     hints = typing.get_type_hints(hint)
     if dataclasses.is_dataclass(hint):
-        fields = dataclasses.fields(hint)
         needed = {
-            f.name
-            for f in fields
-            if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+            each.name
+            for each in dataclasses.fields(hint)
+            if each.default is each.default_factory is dataclasses.MISSING
         }
         unknown = sorted(set(value) - set(hints))
         if unknown:
-            raise InputError(
-                f"{where} has the unknown key {unknown[0][:80]!r}; known:"
-                f" {', '.join(sorted(hints))}"
-            )
+            known = ", ".join(sorted(hints))
+            raise InputError(f"{where} has the unknown key {unknown[0][:80]!r}; known: {known}")
     else:
         needed = hint.__required_keys__
     missing = sorted(needed - set(value))
@@ -205,6 +193,24 @@ def _keys(value: dict[str, Any], hint: Any, where: str) -> None:
         raise InputError(f"{where} has no key {missing[0]!r}")
     for name in set(hints) & set(value):
         conform(value[name], hints[name], f"{where}.{name}")
+
+
+def filled(kind: type[Record], data: Any, where: str) -> Record:
+    """Return the dataclass `kind`, and those in it, from parsed JSON that conforms to it; its lists
+    are tuples.
+    """
+    conform(data, kind, where)
+    values = {}
+    for each in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if each.name in data:
+            value = data[each.name]
+            is_section = dataclasses.is_dataclass(each.type)
+            values[each.name] = filled(each.type, value, where) if is_section else _frozen(value)  # type: ignore[arg-type]
+    return kind(**values)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _told(value: Any) -> str:

@@ -157,11 +157,8 @@ def _line(problem: Exception) -> str | None:
         )
     # a tree that could not be copied: (from, to, why) of each file
     if isinstance(problem, shutil.Error):
-        first = problem.args[0][0] if problem.args and problem.args[0] else ("", "output", "")
-        return f"cannot write {first[1]}: {first[2]}; nothing was left half-written"
-    if isinstance(problem, BrokenPipeError):
-        silenced()
-        return lost(problem)
+        _, place, reason = problem.args[0][0]
+        return f"cannot write {place}: {reason}; nothing was left half-written"
     # A full disk, a quota, a read-only file system: what to do is in the system's own words.
     if isinstance(problem, OSError) and problem.errno in NO_ROOM:
         return (
@@ -185,70 +182,41 @@ def _any_character() -> None:
 
 
 def with_streams(command: Callable[[], int]) -> int:
-    """What a command gives. Where standard output is closed, full, or not read to its end: one line
-    on stderr, and EXIT_BAD_INPUT.
+    """Return what a command returns. Where standard output is closed, full, or not read to its end:
+    one line on stderr, and EXIT_BAD_INPUT.
     """
-    why, reported = _not_open(), False
-    if why is None:
-        try:
-            try:
-                code = command()
-                reported = code == EXIT_BAD_INPUT
-            finally:
-                sys.stdout.flush()  # help too, after which argparse ends the process
-            return code
-        except SystemExit as ended:  # what rich makes of a reader that went away
-            if not isinstance(ended.__context__, BrokenPipeError):
-                raise
-            why = lost(ended.__context__)
-        except OSError as problem:
-            if problem.filename is not None or problem.errno not in LOST:
-                raise
-            why = lost(problem)
-        # One line has been said, or is said below; Python would add its own at the end.
-        silenced()
-        if reported:
-            return EXIT_BAD_INPUT
-    print(f"error: {why}", file=sys.stderr)
-    return EXIT_BAD_INPUT
-
-
-def lost(problem: OSError) -> str:
-    """What to tell of an output that takes no more."""
-    if isinstance(problem, BrokenPipeError):
-        return "the reader of the output went away"
-    return f"cannot write output: {problem.strerror}; nothing was left half-written"
-
-
-def silenced() -> None:
-    """What is still to be written goes nowhere: Python would complain once more when it ends."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _not_open() -> str | None:
-    """Why standard output takes nothing, None where it does. A closed input is empty, and what is
-    said to a closed stderr is lost.
-    """
+    # A closed input is empty, and what is printed to a closed stderr is lost.
     if sys.stdin is None:
         # open as long as the process
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    closed = sys.stdout is None or sys.stdout.closed
-    # no POSIX, or a stream put in its place
-    with suppress(ImportError, OSError, ValueError, AttributeError):
-        import fcntl
-
-        closed = (
-            closed or fcntl.fcntl(sys.stdout.fileno(), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-        )
-    return (
-        "standard output is closed, or open for reading only: where nobody reads it, give"
-        " `>/dev/null`"
-        if closed
-        else None
+    reason, is_reported = (
+        "standard output is closed: where nobody reads it, give `>/dev/null`",
+        False,
     )
+    if sys.stdout is not None and not sys.stdout.closed:
+        try:
+            try:
+                code = command()
+                is_reported = code == EXIT_BAD_INPUT
+            finally:
+                sys.stdout.flush()  # help too, after which argparse ends the process
+            return code
+        except (SystemExit, OSError) as ended:
+            # rich ends the process where the reader of its output went away
+            problem = ended.__context__ if isinstance(ended, SystemExit) else ended
+            if not isinstance(problem, OSError) or problem.errno not in LOST or problem.filename:
+                raise
+            reason = f"cannot write output: {problem.strerror}; nothing was left half-written"
+            if isinstance(problem, BrokenPipeError):
+                reason = "the reader of the output went away"
+        # Python would complain once more when it ends: what is still to be written goes nowhere.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not is_reported:
+        print(f"error: {reason}", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 def no_memory(problem: BaseException) -> bool:

@@ -11,7 +11,7 @@ state dict is loaded, by a hook beside the layer that needs it.
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -23,19 +23,13 @@ Module = TypeVar("Module", bound=nn.Module)
 class Modules(nn.ModuleList, Generic[Module]):
     """torch's ModuleList of modules of one class."""
 
-    if TYPE_CHECKING:  # a slice is of the same class: ModuleList makes it with its own constructor
+    if TYPE_CHECKING:
 
         def __init__(self, modules: Iterable[Module] = ()) -> None: ...
 
         def __iter__(self) -> Iterator[Module]: ...
 
-        @overload
-        def __getitem__(self, idx: slice) -> "Modules[Module]": ...
-
-        @overload
-        def __getitem__(self, idx: int) -> Module: ...
-
-        def __getitem__(self, idx: int | slice) -> "Module | Modules[Module]": ...
+        def __getitem__(self, idx: int | slice) -> Any: ...
 
 
 def replace_module(root: nn.Module, path: str, module: nn.Module) -> None:
@@ -150,16 +144,6 @@ class _UpstreamWeight(nn.Module):
         out, inner, _, k = self.weight.shape
         return (out, inner, k) if self.upstream_dim == 3 else (out, inner)
 
-    def upstream_state(self) -> dict[str, Tensor]:
-        """The tensors upstream would store for this layer (the hook's inverse)."""
-        weight = self.weight.detach().reshape(self.upstream_shape())
-        state = {"weight": weight}
-        if self.weight_norm:
-            state = {"weight_g": weight.flatten(1).norm(dim=1).view(-1, 1, 1), "weight_v": weight}
-        if self.bias is not None:
-            state["bias"] = self.bias.detach()
-        return state
-
 
 class Conv(_UpstreamWeight, nn.Conv2d):
     """Conv1d as Conv2d (1, k) on [B, C, 1, S]."""
@@ -269,13 +253,6 @@ class StyleAffine(Linear):
             state[key] = torch.cat([state[key][: self.channels] + 1, state[key][self.channels :]])
         super()._load_from_state_dict(state, prefix, *rest)
 
-    def upstream_state(self) -> dict[str, Tensor]:
-        state = super().upstream_state()
-        state["bias"] = torch.cat(
-            [state["bias"][: self.channels] - 1, state["bias"][self.channels :]]
-        )
-        return state
-
 
 class SnakeList(Modules["Snake"]):
     """Upstream's ParameterList of alphas: key `alpha1.0` there is `alpha1.0.alpha` here."""
@@ -285,21 +262,6 @@ class SnakeList(Modules["Snake"]):
             if f"{prefix}{index}" in state:
                 state[f"{prefix}{index}.alpha"] = state.pop(f"{prefix}{index}")
         super()._load_from_state_dict(state, prefix, *rest)
-
-
-def upstream_state(module: nn.Module) -> dict[str, Tensor]:
-    """The state dict upstream's class would hold for `module`: every load hook above, undone."""
-    state: dict[str, Tensor] = {}
-    for path, layer in module.named_modules():
-        layer_state = (
-            layer.upstream_state()
-            if hasattr(layer, "upstream_state")
-            else {n: p.detach() for n, p in layer.named_parameters(recurse=False)}
-        )
-        state |= {
-            f"{path}.{name}".strip("."): tensor.clone() for name, tensor in layer_state.items()
-        }
-    return state
 
 
 class AdaIN1d(nn.Module):
@@ -372,12 +334,6 @@ class Snake(nn.Module):
             state[key] = state[key].unsqueeze(-1)  # [1, C, 1] -> [1, C, 1, 1]
         super()._load_from_state_dict(state, prefix, *rest)
         self.freeze()
-
-    def upstream_state(self) -> dict[str, Tensor]:
-        """alpha [1, C, 1] under the bare name of the list entry (upstream keeps a
-        ParameterList).
-        """
-        return {"": self.alpha.detach().squeeze(-1)}
 
     @torch.no_grad()
     def freeze(self) -> None:

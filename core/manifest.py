@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import command_for
 from kokoro_ane.core.contract import DEFAULT_LAYOUT, LAYOUTS
-from kokoro_ane.core.data_files import check_name, conform, read_json, readable, sha256_of
+from kokoro_ane.core.data_files import check_name, filled, read_json, readable, sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import OwnFile, json_of, json_text, strangers, there
 
@@ -159,28 +159,13 @@ class Manifest:
         """
         there(path)  # a build may have been killed while it took its names
         data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
-        field_names = {f.name for f in dataclasses.fields(cls)} - {"path"}
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(
                 f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again"
             )
-        # Keys are compared before their kinds: an older build has others.
-        if set(data) != field_names:
-            other = sorted(set(data) ^ field_names)[0]
-            raise InputError(
-                f"{path} has other keys than a manifest: {other[:80]!r}; run"
-                f" `{command_for(path.name)}` again"
-            )
-        conform(data, cls, str(path))
+        manifest = filled(cls, data, str(path))
         _require_sound(data, str(path))
-        return cls(
-            **data
-            | {
-                "buckets": tuple(data["buckets"]),
-                "token_buckets": tuple(data["token_buckets"]),
-                "path": path,
-            }
-        )
+        return dataclasses.replace(manifest, path=path)
 
 
 def _require_sound(data: dict[str, Any], where: str) -> None:
@@ -221,33 +206,35 @@ def _manifest_of_ours(path: Path) -> str | None:
 
 
 def package_of_ours(folder: Path) -> str | None:
-    """Why an .mlpackage folder is not one that this project wrote, or None: for
-    core.staging.staged.
+    """Return why a package, or a folder of another runtime's functions, is not one that this
+    project wrote, or None: for core.staging.staged.
     """
-    beside = folder.with_suffix(".json")
-    try:
-        manifest = read_json(folder / "Manifest.json", "no package is without it")
-        # Identifiers made by make_reproducible are the mark of a package of ours.
-        if manifest["rootModelIdentifier"] in {
-            str(uuid.uuid5(PACKAGE_NAMESPACE, e["path"]))
-            for e in manifest["itemInfoEntries"].values()
-        }:
-            return strangers(folder, _files_of(folder))
-        # Core ML gives a package that it opens other identifiers
-        if read_json(beside, "")["package"] == folder.name:
-            return strangers(folder, _files_of(folder))
-    except (InputError, KeyError, TypeError, AttributeError):
-        pass
-    return "it is not a package that this command wrote"
+    if not (_is_named_beside(folder) or _has_own_identifiers(folder)):
+        return "it is not a package that this command wrote"
+    suffixes = (".mlmodel", ".bin", folder.suffix)
+    parts = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+    return strangers(
+        folder, {"Manifest.json", *(name for name in parts if name.endswith(suffixes))}
+    )
 
 
-def _files_of(package: Path) -> set[str]:
-    """What may stand in a package: its manifest, the model, the weights."""
-    inside = {
-        path.relative_to(package).as_posix()
-        for path in (package / "Data" / "com.apple.CoreML").rglob("*")
-    }
-    return {"Manifest.json"} | {name for name in inside if name.endswith((".mlmodel", ".bin"))}
+def _is_named_beside(path: Path) -> bool:
+    """Return whether the manifest beside a package names it."""
+    with suppress(InputError, KeyError, TypeError):
+        return bool(read_json(path.with_suffix(".json"), "")["package"] == path.name)
+    return False
+
+
+def _has_own_identifiers(package: Path) -> bool:
+    """Return whether make_reproducible (core/export.py) made a package's identifiers; Core ML gives
+    others to a package that it opens.
+    """
+    with suppress(InputError, KeyError, TypeError, AttributeError):
+        manifest = read_json(package / "Manifest.json", "")
+        paths = [entry["path"] for entry in manifest["itemInfoEntries"].values()]
+        identifiers = [str(uuid.uuid5(PACKAGE_NAMESPACE, path)) for path in paths]
+        return manifest["rootModelIdentifier"] in identifiers
+    return False
 
 
 def package_sha256(package: Path) -> str:
@@ -271,23 +258,11 @@ def package_bytes(package: Path) -> int:
     return sum(p.stat().st_size for p in package.rglob("*") if p.is_file())
 
 
-def folder_of_ours(folder: Path) -> str | None:
-    """Why a folder of another runtime's functions is not one that this project wrote, or None: for
-    core.staging.staged.
-    """
-    inside = {path.name for path in folder.iterdir() if path.name.endswith((folder.suffix, ".bin"))}
-    return _described(folder) or strangers(folder, inside)
-
-
-def _described(path: Path) -> str | None:
-    with suppress(InputError, KeyError, TypeError):
-        if read_json(path.with_suffix(".json"), "")["package"] == path.name:
-            return None
-    return "no manifest beside it names it"
-
-
 # an old one that a build replaces
-MANIFEST_FILE, PACKAGE_FILE = OwnFile(_manifest_of_ours), OwnFile(_described)
+MANIFEST_FILE = OwnFile(_manifest_of_ours)
+PACKAGE_FILE = OwnFile(
+    lambda path: None if _is_named_beside(path) else "no manifest beside it names it"
+)
 
 
 def describe_package(package: Path) -> dict[str, Any]:

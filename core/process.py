@@ -24,7 +24,7 @@ from types import FrameType
 
 # how a disk says that it takes no more
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-LOCK, SCRATCH = "owner.lock", "kokoro-ane"
+LOCK, SCRATCH = "owner.lock", f"kokoro-ane-{os.getuid()}-"
 INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
 ONCE_S = 1.0  # a second signal within this time is the same impatience
 AGAIN_S = 0.05  # after which one that was swallowed comes again
@@ -74,8 +74,7 @@ def alone_in(parent: Path) -> Iterator[None]:
     """One process at a time gives names in a folder: a package and its manifest are of the same
     build.
 
-    flock on the folder itself, where filelock (core/kokoro_int8/cache.py) would leave a file of its
-    own among the user's.
+    flock on the folder itself: a lock file would stand among the user's.
     """
     import fcntl  # late: only what writes needs it
 
@@ -104,13 +103,18 @@ def left_behind(folder: Path) -> int | None:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for what only this process needs, where temporary files go. Raises OSError where
-    none can be made.
+    """Give a folder for what only this process needs, where temporary files go; those of killed
+    processes are removed. Raises OSError where none can be made.
     """
-    parent, prefix = Path(tempfile.gettempdir()), _prefix()
-    if sum(cleared(left) for left in sorted(parent.glob(f"{prefix}*"))):
-        print(f"{parent}: an earlier run was killed: its temporary files removed", file=sys.stderr)
-    folder, release = claimed(parent, prefix)
+    parent = Path(tempfile.gettempdir())
+    for left in sorted(parent.glob(f"{SCRATCH}*")):
+        with suppress(OSError):
+            lock = left_behind(left)
+            if lock is not None:
+                removed(left)
+                os.close(lock)
+                print(f"{left} removed: an earlier run was killed", file=sys.stderr)
+    folder, release = claimed(parent, SCRATCH)
     try:
         yield folder
     finally:
@@ -138,46 +142,36 @@ def temporary_files_apart() -> Iterator[None]:
     """
     with ExitStack() as held:
         with suppress(OSError, ImportError):
-            if not Path(tempfile.gettempdir()).name.startswith(_prefix()):
+            if not Path(tempfile.gettempdir()).name.startswith(SCRATCH):
                 held.enter_context(temporary_files_in(held.enter_context(scratch())))
         yield
 
 
 class Interrupt:
-    """Handler of both signals, and of what becomes of the exception where nobody can catch it."""
+    """Handler of SIGINT and SIGTERM, and of the KeyboardInterrupt that nobody can catch."""
 
     def __init__(self) -> None:
-        self.last_s, self.swallowed = -math.inf, False
-        self.again = threading.Timer(0.0, int)  # before the first signal
+        self.number, self.last_s = 0, -math.inf  # the last signal, and when it came
+        self.again = threading.Timer(0.0, int)
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt, but once in ONCE_S, or once more where it was swallowed."""
-        before_s, self.last_s = self.last_s, time.monotonic()
-        self.again = threading.Timer(
-            AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, number)
-        )
-        if self.swallowed or self.last_s - before_s >= ONCE_S:
-            self.swallowed = False
+        """Raise KeyboardInterrupt, but once in ONCE_S."""
+        before_s, self.number, self.last_s = self.last_s, number, time.monotonic()
+        if self.last_s - before_s >= ONCE_S:
             raise KeyboardInterrupt
 
-    def unraisable(
-        self,
-        unraised: "sys.UnraisableHookArgs",
-        otherwise: Callable[["sys.UnraisableHookArgs"], object],
-    ) -> None:
-        """It came while a destructor or a C library's callback ran, and was swallowed there: no
-        traceback, and the signal comes again.
+    def unraisable(self, unraised: "sys.UnraisableHookArgs") -> None:
+        """Send the signal again where its exception was swallowed, in a destructor or in a C
+        library's callback; show every other exception.
         """
         if not issubclass(unraised.exc_type, KeyboardInterrupt):
-            otherwise(unraised)
-        elif not self.again.is_alive():
-            self.swallowed, self.again.daemon = True, True
-            self.again.start()
-
-    def done(self) -> None:
-        """The command has ended: it comes no more."""
-        self.again.cancel()
-        self.swallowed = False
+            sys.__unraisablehook__(unraised)
+            return
+        self.last_s = -math.inf
+        main = threading.main_thread().ident
+        self.again = threading.Timer(AGAIN_S, signal.pthread_kill, (main, self.number))
+        self.again.daemon = True
+        self.again.start()
 
 
 def _at_once(_number: int, _frame: FrameType | None) -> None:
@@ -190,7 +184,7 @@ def interrupted_before() -> None:
     made since is not to be trusted.
     """
     handler = signal.getsignal(signal.SIGTERM)
-    if isinstance(handler, Interrupt) and handler.last_s > -math.inf:
+    if isinstance(handler, Interrupt) and handler.number:
         raise KeyboardInterrupt
 
 
@@ -211,28 +205,13 @@ def interruptible(last: bool = False) -> Iterator[None]:
         return
     # A KeyboardInterrupt in a destructor or a callback is swallowed: the hook sees that.
     interrupt, hook = Interrupt(), sys.unraisablehook
-    sys.unraisablehook = partial(interrupt.unraisable, otherwise=hook)
+    sys.unraisablehook = interrupt.unraisable
     try:
         for number in changed:
             signal.signal(number, interrupt)
         yield
     finally:
-        interrupt.done()
+        interrupt.again.cancel()
         sys.unraisablehook = hook
         for number, before in changed.items():
-            signal.signal(number, _at_once if last and interrupt.last_s > -math.inf else before)
-
-
-def _prefix() -> str:
-    return f"{SCRATCH}-{os.getuid() if hasattr(os, 'getuid') else 0}-"
-
-
-def cleared(left: Path) -> bool:
-    """Remove a folder of `claimed` whose owner was killed; whether it was one."""
-    with suppress(OSError):
-        held = left_behind(left) if left.lstat().st_uid == os.getuid() else None
-        if held is not None:
-            removed(left)
-            os.close(held)
-            return True
-    return False
+            signal.signal(number, _at_once if last and interrupt.number else before)

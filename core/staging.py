@@ -29,7 +29,6 @@ from typing import Any
 
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.process import (
-    LOCK,
     NO_ROOM,
     alone_in,
     claimed,
@@ -86,7 +85,7 @@ def check_output(
     """The path that will be written, of a name that the user typed: `target`, or what it is a link
     to. `arguments`: all that was typed.
 
-    Raises InputError: see the module, and `needed`.
+    Raises InputError: see the module, and `part_of_a_whole`.
     """
     if suffixes and target.suffix.lower() not in suffixes:
         raise InputError(
@@ -97,57 +96,45 @@ def check_output(
         place = Path(os.path.realpath(target)) if target.is_symlink() else target
         if place.is_symlink():
             raise InputError(f"cannot write {target}: the link leads round in a circle")
-        why = needed(place, vars(arguments) if arguments else {}, ours is None)
+        why = part_of_a_whole(place, vars(arguments) if arguments else {}, ours is None)
         if why:
             raise InputError(f"{target} is not replaced: {why}. Name another file")
     return check_implied(place, ours)
 
 
-def needed(place: Path, arguments: Mapping[str, Any], manifests: bool = True) -> str | None:
-    """Why a file there may not be replaced, though it was named: it is part of something, or two of
-    the arguments `given` name it.
+def part_of_a_whole(
+    place: Path, arguments: Mapping[str, Any], is_record_kept: bool = True
+) -> str | None:
+    """Return why a file may not be written there though the user named it, or None: two of the
+    arguments name it, or it belongs to a package, a signed folder or a checkpoint, which would no
+    longer be what its hash says. `is_record_kept`: a JSON file with hashes is not replaced either.
     """
     real = Path(os.path.realpath(place))
-    paths = [
-        (key, path)
+    same = [
+        key
         for key, value in arguments.items()
-        for path in (value if isinstance(value, list) else [value])
+        for path in (value if isinstance(value, list | tuple) else [value])
+        if isinstance(path, Path) and os.path.realpath(path) == str(real)
     ]
-    same = [key for key, path in paths if isinstance(path, Path) and _same(path, real)]
     if len(same) > 1:
         return f"{' and '.join(same)} are the same file"
-    # A part of a package or of a signed folder would no longer be what its hash says.
     for folder in real.parents:
+        sums = folder / SUMS
         if folder.suffix in PACKAGES:
             return f"it is inside the package {folder.name}"
-        if (folder / SUMS).is_file() and real.relative_to(folder).as_posix().encode() in (
-            folder / SUMS
-        ).read_bytes().split():
-            return f"{folder / SUMS} names it"
-    voices = real.parent.name == "voices"
-    home = real.parent.parent if voices else real.parent
-    part = (voices or real.name == "config.json" or real.suffix in WEIGHTS) and (
-        home / "config.json"
-    ).is_file()
-    if part and any(path.suffix in WEIGHTS for path in home.iterdir()):
+        name = real.relative_to(folder).as_posix().encode()
+        if sums.is_file() and name in sums.read_bytes().split():
+            return f"{sums} names it"
+    is_voice = real.parent.name == "voices"
+    home = real.parent.parent if is_voice else real.parent
+    is_part = is_voice or real.name == "config.json" or real.suffix in WEIGHTS
+    is_part = is_part and (home / "config.json").is_file()
+    if is_part and any(path.suffix in WEIGHTS for path in home.iterdir()):
         return f"it is part of the checkpoint {home}"
-    beside = real.with_suffix(".json")  # its manifest, or itself
-    if (
-        manifests
-        and real.is_file()
-        and beside.is_file()
-        and 0 < beside.stat().st_size <= MAX_TEXT_BYTES
-    ):
-        text = beside.read_bytes()
-        if b'sha256"' in text and (beside == real or f'"{real.name}"'.encode() in text):
-            return f"{beside.name} is a manifest or record, with hashes"
+    is_record = is_record_kept and real.suffix == ".json" and real.is_file()
+    if is_record and real.stat().st_size <= MAX_TEXT_BYTES and b'sha256"' in real.read_bytes():
+        return f"{real.name} is a manifest or record, with hashes"
     return None
-
-
-def _same(one: Path, other: Path) -> bool:
-    if one.exists() and other.exists():
-        return one.samefile(other)
-    return os.path.realpath(one) == str(other)
 
 
 def check_implied(target: Path, ours: Ours | None = None) -> Path:
@@ -193,23 +180,14 @@ def _require_free(place: Path, ours: Ours | None) -> None:
 
 
 def strangers(folder: Path, expected: Collection[str]) -> str | None:
-    """Why a folder is not ours alone: the first file in it that is not in `own` (relative names),
-    or None.
+    """Return why a folder holds more than this project wrote: the first file in it that is not
+    among the `expected` relative names; or None.
     """
     # not rglob: a folder in it may go meanwhile
     files = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
     for path in sorted(files):
         name = path.relative_to(folder).as_posix()
-        inner = [folder / above for above in path.relative_to(folder).parents]
-        half_written = any(
-            above.name.startswith(PREFIX) and (above / LOCK).is_file() for above in inner
-        )
-        if (
-            not path.is_dir()
-            and name not in expected
-            and path.name not in NOT_COUNTED
-            and not half_written
-        ):
+        if name not in expected and path.name not in NOT_COUNTED:
             return f"it holds {name}, which was not written by this command"
     return None
 
@@ -252,8 +230,8 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     """
     places = tuple(check_implied(target, ours) for target, ours in targets)
     parent = places[0].parent
-    # by this call, if it makes any; the inmost first
-    made = [above for above in (parent, *parent.parents) if not above.exists()]
+    # the folders that this call makes, the inmost first
+    missing = [above for above in (parent, *parent.parents) if not above.exists()]
     with cannot_write(places[0]):
         parent.mkdir(parents=True, exist_ok=True)
         recover(parent)
@@ -280,8 +258,8 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         if not (folder / OLD).exists():
             removed(folder)
         release()
-        with suppress(OSError):  # the first that holds something stays, and those that it stands in
-            for above in made:
+        with suppress(OSError):  # the first that holds something stays, and those around it
+            for above in missing:
                 above.rmdir()
 
 
@@ -299,15 +277,11 @@ def discard(folder: Path) -> None:
 
 
 def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
-    """Whether that came from a full disk, or a quota: some libraries say OSError without a number,
-    or RuntimeError.
+    """Return whether a full disk, or a quota, caused it; some libraries raise an OSError without a
+    number, or a RuntimeError.
     """
-    number, file = getattr(problem, "errno", None), getattr(problem, "filename", None)
-    if isinstance(problem, shutil.Error):  # a tree that could not be copied: texts
-        return any(os.strerror(number) in str(problem) for number in NO_ROOM)
-    if number is not None:
-        return number in NO_ROOM and (file is None or str(file).startswith(str(folder)))
-    return not isinstance(problem, CheckFailed) and shutil.disk_usage(folder).free < PROBE_BYTES
+    is_full = shutil.disk_usage(folder).free < PROBE_BYTES and not isinstance(problem, CheckFailed)
+    return getattr(problem, "errno", None) in NO_ROOM or is_full
 
 
 def _give_names(folder: Path, places: tuple[Path, ...]) -> None:

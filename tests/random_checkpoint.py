@@ -11,7 +11,7 @@ import torch
 
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
-from kokoro_ane.core.layers import upstream_state
+from kokoro_ane.core.layers import Snake, StyleAffine
 from kokoro_ane.encoder.functions import PARTS, Encoder, TextEncoder
 from kokoro_ane.vocoder.decoder import Vocoder
 
@@ -70,6 +70,28 @@ def tiny_config():
         "num_hidden_layers": 3,
     }
     return config
+
+
+def upstream_state(module):
+    """The state dict that upstream's class would hold for `module`: what core/layers.py loads,
+    undone.
+    """
+    state = {}
+    for path, layer in module.named_modules():
+        tensors = {name: p.detach() for name, p in layer.named_parameters(recurse=False)}
+        if isinstance(layer, Snake):
+            # upstream keeps a ParameterList: [1, C, 1] under the bare name of the entry
+            tensors = {"": layer.alpha.detach().squeeze(-1)}
+        elif hasattr(layer, "upstream_shape"):
+            weight = tensors["weight"] = tensors["weight"].reshape(layer.upstream_shape())
+            if isinstance(layer, StyleAffine):
+                gain, shift = tensors["bias"].chunk(2)
+                tensors["bias"] = torch.cat([gain - 1, shift])
+            if layer.weight_norm:
+                norm = weight.flatten(1).norm(dim=1).view(-1, 1, 1)
+                tensors |= {"weight_g": norm, "weight_v": tensors.pop("weight")}
+        state |= {f"{path}.{name}".strip("."): value.clone() for name, value in tensors.items()}
+    return state
 
 
 def random_vocoder(config, seed):

@@ -25,16 +25,15 @@ from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.hub import released
 from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
-from kokoro_ane.core.process import scratch
+from kokoro_ane.core.process import alone_in, scratch
 from kokoro_ane.core.staging import recover, staged
-from kokoro_ane.core.voices import BIN_BYTES, SUFFIXES, read_pack
+from kokoro_ane.core.voices import SUFFIXES, read_pack
 
 CACHE_VARIABLE = "KOKORO_ANE_CACHE"
 DATA = Path(__file__).resolve().parent / "data"
 WEIGHTS, CONFIG, PACKED = "kokoro-int8.safetensors", "config.json", ".bin.xz"
 # of the file: names, shapes and bytes of every tensor
 WEIGHTS_SHA256 = "aab357b7d95248d2f83df7404b0369b0366d5c3ad6ba9848bf59b027f6d33440"
-LOCK_WAIT_S = 300
 CACHE_MB = 332
 
 
@@ -61,11 +60,11 @@ def available() -> bool:
 
 
 def cached(thorough: bool = False) -> Path:
-    """The checkpoint's folder, complete; decodes and writes what is missing or altered. `thorough`
-    reads the weights again.
+    """Return the checkpoint's folder, complete: what is missing or altered is decoded and written.
+    `thorough` reads the weights again.
 
     Raises InputError: packages missing or altered, a folder that cannot be written (full,
-    read-only), a lock held for five minutes.
+    read-only).
     """
     folder = cache_folder()
     broken = faults(folder, thorough)
@@ -84,18 +83,16 @@ def cached(thorough: bool = False) -> Path:
 
 
 def faults(folder: Path, thorough: bool = False) -> list[str]:
-    """The files that are missing or not as they were written."""
-    broken = []
-    config, weights = folder / CONFIG, folder / WEIGHTS
-    if not config.is_file() or config.read_bytes() != _bundled(CONFIG):
-        broken.append(CONFIG)
+    """Return the names of the files that are missing or not as they were written."""
     (hub,) = released()
-    for name in bundled_voices():
-        voice = folder / "voices" / f"{name}.bin"
-        if not voice.is_file() or sha256_of(voice) != hub["voices"][name]:
-            broken.append(f"voices/{name}.bin")
-    if not weights.is_file() or (thorough and sha256_of(weights) != WEIGHTS_SHA256):
-        broken.append(WEIGHTS)
+    expected = {f"voices/{name}.bin": hub["voices"][name] for name in bundled_voices()}
+    expected |= {CONFIG: sha256_of(DATA / CONFIG), WEIGHTS: WEIGHTS_SHA256}
+    broken = []
+    for name, sha256 in expected.items():
+        is_trusted = name == WEIGHTS and not thorough
+        is_whole = (folder / name).is_file() and (is_trusted or sha256_of(folder / name) == sha256)
+        if not is_whole:
+            broken.append(name)
     return broken
 
 
@@ -104,19 +101,12 @@ def writing(folder: Path) -> Iterator[None]:
     """Hold the cache's lock. What a killed process left is removed; an OSError becomes an
     InputError that says where and how much.
     """
-    from filelock import FileLock, Timeout
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock"), timeout=LOCK_WAIT_S):
+        with alone_in(folder.parent):
             for parent in (folder, folder / "voices"):
                 recover(parent)
             yield
-    except Timeout:
-        raise InputError(
-            f"another process has held {folder.with_suffix('.lock')} for {LOCK_WAIT_S} s: end it,"
-            " then try again"
-        ) from None
     except (OSError, InputError) as problem:
         # staging says a full disk in its own words
         cause = problem.__cause__ if isinstance(problem, InputError) else problem
@@ -183,8 +173,7 @@ def _decode(target: Path) -> None:
 
 
 NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
-LARGEST_BYTES = 4 * BIN_BYTES  # a .pt in float64 with its index; more is no voice
-# of anything else in an archive: it has to be unpacked to be skipped
+# of anything in an archive: it has to be unpacked to be skipped
 LARGEST_MEMBER_BYTES = 64 << 20
 
 
@@ -232,61 +221,45 @@ def _in_folder(source: Path) -> list[Path]:
     for path in paths:
         if path.is_symlink() or not path.is_file():
             raise InputError(f"{path} is a link or no file: a folder of voices holds plain files")
-        _check_size(f"{path}", path.suffix, path.stat().st_size)
     return paths
 
 
 def _unpacked(source: Path, folder: Path) -> list[Path]:
-    """The voices of an archive as files of `folder`, which none of its members names: a path in it
-    is never opened.
+    """Copy the voices of an archive into `folder`, which none of its members names: a path in it is
+    never opened.
     """
     if not source.is_file():
         raise InputError(f"{source} is neither a folder nor an archive of voices")
+    paths: list[Path] = []
     try:
         with tarfile.open(source) as archive:
-            return [path for member in archive for path in _member(archive, member, source, folder)]
+            for member in archive:
+                _check_member(member, source)
+                path = folder / PurePosixPath(member.name).name
+                if member.isdir() or path.suffix not in SUFFIXES:
+                    continue
+                if path in paths:
+                    raise InputError(f"{source} holds the voice {path.stem} twice")
+                content = archive.extractfile(member)
+                assert content is not None  # a plain file, checked above
+                path.write_bytes(content.read())
+                paths.append(path)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as problem:
         if isinstance(problem, OSError) and problem.errno is not None:
             raise  # the disk's, not the archive's
         raise InputError(
             f"{source} cannot be read as a tar archive: {str(problem).splitlines()[0][:120]}"
         ) from None
+    return paths
 
 
-def _member(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, source: Path, folder: Path
-) -> list[Path]:
-    """The voice that a member holds, copied; nothing for a folder and for a file that is no
-    voice.
-    """
-    # The archive is a stranger's: names, kinds and sizes are checked before a byte is read.
+def _check_member(member: tarfile.TarInfo, source: Path) -> None:
+    """The archive is a stranger's: names, kinds and sizes are checked before a byte is read."""
     name = PurePosixPath(member.name)
+    shown = f"{source}: member {member.name!r}"
     if name.is_absolute() or ".." in name.parts or "\\" in member.name:
-        raise InputError(f"{source}: member {member.name!r} leaves the archive's folder")
+        raise InputError(f"{shown} leaves the archive's folder")
     if not (member.isfile() or member.isdir()):
-        raise InputError(
-            f"{source}: member {member.name!r} is a link or a device: an archive of voices holds"
-            " plain files"
-        )
+        raise InputError(f"{shown} is a link or a device: an archive of voices holds plain files")
     if member.size > LARGEST_MEMBER_BYTES:
-        raise InputError(
-            f"{source}: member {member.name!r} has {member.size} bytes: no archive of voices holds"
-            " that"
-        )
-    if member.isdir() or name.suffix not in SUFFIXES:
-        return []
-    _check_size(f"{source}: member {member.name!r}", name.suffix, member.size)
-    target = folder / name.name
-    if target.exists():
-        raise InputError(f"{source} holds the voice {name.stem} twice")
-    content = archive.extractfile(member)
-    assert content is not None  # a plain file, checked above
-    target.write_bytes(content.read())
-    return [target]
-
-
-def _check_size(shown: str, suffix: str, size_bytes: int) -> None:
-    if suffix == ".bin" and size_bytes != BIN_BYTES:
-        raise InputError(f"{shown} has {size_bytes} bytes; a voice in raw float32 has {BIN_BYTES}")
-    if size_bytes > LARGEST_BYTES:
-        raise InputError(f"{shown} has {size_bytes} bytes; a voice has at most {LARGEST_BYTES}")
+        raise InputError(f"{shown} has {member.size} bytes: no archive of voices holds that")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -93,7 +93,7 @@ HIDDEN = 768  # of bert
 
 
 def decode(onnx_bytes: bytes) -> State:
-    """Every tensor of upstream's five parts, by sorted key. The bytes must be those of
+    """Return every tensor of upstream's five parts, by sorted key. The bytes must be those of
     `read_parts`.
     """
     import onnx
@@ -103,15 +103,35 @@ def decode(onnx_bytes: bytes) -> State:
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     state = _named(stored)
     for node in graph.node:
-        read = _READERS.get(node.op_type)
-        if read is not None and ".stft." not in f".{node.name.replace('/', '.')}.":
-            state |= read(node, stored)
+        if ".stft." not in f".{node.name.replace('/', '.')}.":
+            state |= _weights_of(node, stored)
     # The pooler stands in upstream's file, but nothing reads it, so the graph has none.
     state |= {
         "bert.pooler.weight": np.zeros((HIDDEN, HIDDEN)),
         "bert.pooler.bias": np.zeros(HIDDEN),
     }
     return {key: np.ascontiguousarray(state[key], dtype=np.float32) for key in sorted(state)}
+
+
+def _weights_of(node: "NodeProto", stored: State) -> State:
+    """Return the tensors of upstream's module that a node computes, none for other nodes."""
+    names = node.input
+    match node.op_type:
+        case "DequantizeLinear":  # (rows gathered from NAME_quantized, NAME_scale, zero point)
+            name = names[1].removesuffix("_scale")
+            return {upstream_name(name): _beside(f"{name}_quantized", stored, names[2])}
+        case "MatMulInteger":  # (x, weight [in, out], _, zero point): one scale a column
+            weight = _beside(names[1], stored, names[3])
+            return {f"{module_of(node.name)}.weight": weight.T}  # [out, in]
+        case "MatMul" if names[1] in stored:  # products of two activations have no weight
+            return {f"{module_of(node.name)}.weight": stored[names[1]].T}
+        case "ConvInteger":  # (x, weight, _, zero point): one scale a tensor
+            return _convolution(module_of(node.name), _beside(names[1], stored, names[3]))
+        case "Conv" | "ConvTranspose":
+            return _convolution(module_of(node.name), stored[names[1]])
+        case "DynamicQuantizeLSTM":
+            return _lstm(node, stored)
+    return {}
 
 
 def _named(stored: State) -> State:
@@ -170,36 +190,6 @@ def _beside(name: str, stored: State, zero_point: str) -> np.ndarray:
     )
 
 
-def _embedding(node: "NodeProto", stored: State) -> State:
-    """DequantizeLinear(rows gathered from NAME_quantized, NAME_scale, zero point)."""
-    name = node.input[1].removesuffix("_scale")
-    return {upstream_name(name): _beside(f"{name}_quantized", stored, node.input[2])}
-
-
-def _linear(node: "NodeProto", stored: State) -> State:
-    """MatMulInteger(x, weight [in, out], _, zero point): one scale a column."""
-    weight = _beside(node.input[1], stored, node.input[3])
-    return {f"{module_of(node.name)}.weight": weight.T}  # [out, in]
-
-
-def _float_linear(node: "NodeProto", stored: State) -> State:
-    """MatMul(x, weight [in, out]) in float32; products of two activations have no weight."""
-    return (
-        {f"{module_of(node.name)}.weight": stored[node.input[1]].T}
-        if node.input[1] in stored
-        else {}
-    )
-
-
-def _quantized_convolution(node: "NodeProto", stored: State) -> State:
-    """ConvInteger(x, weight, _, zero point): one scale a tensor."""
-    return _convolution(module_of(node.name), _beside(node.input[1], stored, node.input[3]))
-
-
-def _float_convolution(node: "NodeProto", stored: State) -> State:
-    return _convolution(module_of(node.name), stored[node.input[1]])
-
-
 def _convolution(module: str, weight: np.ndarray) -> State:
     if any(name in module for name in PLAIN_CONVOLUTIONS):
         return {f"{module}.weight": weight}
@@ -248,14 +238,3 @@ def torch_gates(stacked: np.ndarray) -> np.ndarray:
     """
     i, o, f, c = np.split(stacked, 4, axis=-1)
     return np.concatenate([i, f, c, o], axis=-1)
-
-
-_READERS: dict[str, Any] = {
-    "Conv": _float_convolution,
-    "ConvInteger": _quantized_convolution,
-    "ConvTranspose": _float_convolution,
-    "DequantizeLinear": _embedding,
-    "DynamicQuantizeLSTM": _lstm,
-    "MatMul": _float_linear,
-    "MatMulInteger": _linear,
-}

@@ -28,7 +28,7 @@ from kokoro_ane.core.manifest import (
     PACKAGE_FILE,
     Manifest,
     describe_package,
-    folder_of_ours,
+    package_of_ours,
     tool_versions,
 )
 from kokoro_ane.core.staging import staged_together
@@ -145,7 +145,7 @@ def build_file(
     parent, path = request.manifest(request.vocoder), replace(request, method=method.name).vocoder
     parent.verify()
     # functions that belong together are a folder
-    ours = folder_of_ours if layout in STREAMED else PACKAGE_FILE
+    ours = package_of_ours if layout in STREAMED else PACKAGE_FILE
     with staged_together((path.with_suffix(SUFFIX), ours), (path, MANIFEST_FILE)) as (
         aside,
         described,

@@ -33,7 +33,7 @@ from kokoro_ane.core.contract import (
     WINDOW,
 )
 from kokoro_ane.core.layers import NORM_EPSILON, Mask
-from kokoro_ane.core.manifest import folder_of_ours
+from kokoro_ane.core.manifest import package_of_ours
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, LIMIT_SNR_DB, PortableStage, baked
 from kokoro_ane.runtimes.files import ONNX
@@ -128,7 +128,7 @@ def _written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
     }
 
 
-FOLDER = Kind(SUFFIX, TOOLS, _written, folder_of_ours)
+FOLDER = Kind(SUFFIX, TOOLS, _written, package_of_ours)
 
 
 def any_length() -> Lengths:

@@ -103,10 +103,7 @@ WORDS += [
     "don't" * 100,
 ]
 UNKNOWN = "--nonsense - -- -z --out --checkpoint --build= @x --method".split()
-FAULTS = "traceback hang lost outside leftover direct unclear".split()
 ASIDE = re.compile(r"(^|/)\.staged-|\.part$")
-# Written under their own names: chunks of a book, measured layers.
-KEPT = re.compile(r"\.staged-|\.parts/|\.jsonl$|\.lock$")
 
 
 class Case(NamedTuple):
@@ -242,17 +239,10 @@ def faults_of(case, ended, before, after, root):
     if ended.code == 2:  # those are kept on purpose
         left += [name for name in files if "/cache/" not in name and ".parts/" not in name]
     changed = [name for name in before if after.get(name) != before[name]]
-    opened = [write.partition(" ") for write in ended.writes]
-    nameless = [name for kind, _, name in opened if kind == "nameless"]
     lists = {
         "lost": [name for name in changed if is_lost(name, after, places, ended.code)],
         "leftover": left,
         "outside": [name for name in files if name not in left and not within(name, places)],
-        "direct": [
-            name
-            for kind, _, name in opened
-            if kind == "open" and not KEPT.search(name) and name not in nameless
-        ],
     }
     found |= {fault: min(names) for fault, names in lists.items() if names}
     errors = [line for line in ended.stderr.splitlines() if "error: " in line]

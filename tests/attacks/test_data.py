@@ -22,7 +22,6 @@ from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.data_files import check_inside, check_name, parse_json, read_json, readable
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, package_name
-from kokoro_ane.core.process import scratch
 from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack
 from kokoro_ane.g2p.__main__ import main as g2p
 from kokoro_ane.g2p.neural import WEIGHTS as BUNDLED
@@ -37,7 +36,6 @@ from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
 from test_compiled import OLD
 from tests.attacks.spoil import NO_DOCUMENTS, OTHERS, Runs, changed, one_of_a_list, places
-from tests.builds import left_behind
 from tests.commands import parsed, printed, refused
 from tests.random_checkpoint import tiny_config
 
@@ -164,20 +162,27 @@ def folder(tiny, tmp_path):
     return shutil.copytree(tiny, tmp_path / "checkpoint")
 
 
-def spoilt(value):
-    pack = GOOD.clone()
-    pack[17, 0, 3] = value
-    return pack
+# what is done to a voice, and to every tensor of the weights
+TENSORS = {
+    "NaN": (lambda value: value * float("nan"), "holds NaN or infinity"),
+    "infinity": (lambda value: value.float() - float("inf"), "holds NaN or infinity"),
+    "float64 beyond float32": (lambda value: (value + 9).double() * 1e300, "holds NaN or infinity"),
+    "complex": (lambda value: value.to(torch.complex64), "is complex"),
+    "sparse": (lambda value: value.to_sparse(), "is sparse"),
+    "meta": (lambda value: value.to("meta"), "is on the meta device"),
+    "zeros": (torch.zeros_like, "nothing but zeros"),
+}
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+def test_tensors(kind, folder, tmp_path):
+    change, message = TENSORS[kind]
+    torch.save(change(GOOD), tmp_path / "v.pt")
+    refused(message, read_pack, tmp_path / "v.pt")
+    refused(message, decoder, changed_weights(folder, all_of(change)))
 
 
 VOICES = {
-    "NaN": (spoilt(float("nan")), "holds NaN or infinity"),
-    "infinity": (spoilt(float("-inf")), "holds NaN or infinity"),
-    "float64 beyond float32": (spoilt(0.0).double() * 1e300, "holds NaN or infinity"),
-    "complex": (GOOD.to(torch.complex64), "is complex"),
-    "sparse": (GOOD.to_sparse(), "is sparse"),
-    "meta": (GOOD.to("meta"), "is on the meta device"),
-    "zeros": (torch.zeros(VOICE_SHAPE), "nothing but zeros"),
     "whole numbers": (torch.ones(VOICE_SHAPE, dtype=torch.int64), "holds torch.int64"),
     "a dict": ({"a": GOOD}, "holds a dict"),
     "another shape": (torch.ones(1).expand(1 << 20, 1 << 20), "has shape"),
@@ -232,12 +237,18 @@ def all_of(change):
     }
 
 
+def changed_weights(folder, change):
+    """The checkpoint in `folder` after a change of its weights."""
+    state = torch.load(folder / "random.pth", weights_only=True)
+    torch.save(change(state), folder / "random.pth")
+    return folder
+
+
+def decoder(folder):
+    return Checkpoint.from_folder(folder).part("decoder")
+
+
 WEIGHTS = {
-    "zeros": (all_of(torch.zeros_like), "nothing but zeros"),
-    "NaN": (all_of(lambda value: value * float("nan")), "holds NaN or infinity"),
-    "complex": (all_of(lambda value: value.to(torch.complex64)), "is complex"),
-    "sparse": (all_of(lambda value: value.to_sparse()), "is sparse"),
-    "meta": (all_of(lambda value: value.to("meta")), "is on the meta device"),
     "numbers": (all_of(lambda _: 1.0), "is a float, not a tensor"),
     "integer keys": (
         lambda state: {part: dict(enumerate(tensors.values())) for part, tensors in state.items()},
@@ -255,14 +266,7 @@ WEIGHTS = {
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_weights(kind, folder):
     change, message = WEIGHTS[kind]
-    state = torch.load(folder / "random.pth", weights_only=True)
-    torch.save(change(state), folder / "random.pth")
-    with refused(message):
-        Checkpoint.from_folder(folder).part("decoder")
-
-
-def decoder(folder):
-    return Checkpoint.from_folder(folder).part("decoder")
+    refused(message, decoder, changed_weights(folder, change))
 
 
 def test_no_pickle_runs_and_a_bad_one_is_one_line(folder):
@@ -349,13 +353,3 @@ def test_a_compiled_program_that_does_not_know_its_lengths_can_be_told(compiled)
     assert "FlexibleShapeInformation" not in text
     (compiled / "model.mil").write_text(text, encoding="utf-8")
     assert flexibility(compiled) is None
-
-
-def test_scratch_of_a_living_process_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with scratch() as first:
-        with scratch():
-            pass
-        assert first.is_dir()
-        assert left_behind(first) == ["owner.lock"]
-    assert not left_behind(tmp_path)

@@ -1,5 +1,5 @@
-"""What the sweep of bad invocations (tests/attacks/sweep.py) and tests/attacks/kill.py found in
-words, texts and interrupts: a named case each.
+"""What the sweep of bad invocations (tests/attacks/sweep.py) found in words, texts and
+interrupts: a named case each.
 """
 
 import os

@@ -8,7 +8,6 @@ import os
 import shutil
 import stat
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 from kokoro_ane.cli import COMMANDS, OWN_VERB
 from kokoro_ane.core import staging
 from kokoro_ane.core.errors import InputError, run_cli
-from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import (
     PREFIX,
     check_output,
@@ -26,7 +24,6 @@ from kokoro_ane.core.staging import (
     strangers,
     write_json,
 )
-from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.examine import main as examine
 from tests.builds import left_behind
 from tests.commands import everything, parsed, ran, refused
@@ -226,6 +223,8 @@ def test_a_living_owner_is_left_alone(tmp_path):
 
 ROOM_BYTES = {"full": 0, "nearly full": 100_000}  # the second passes the check before the work
 WRITERS = (
+    # coremltools writes copies of 6 MB before the package
+    "build g2p --weights {weights} --out {disk}/build",
     "quantize --method w8 --build {disk}/build",
     "vectors --build {build} --out {disk}/vectors --voice slt",
     "bundle --build {build} --out {disk}/bundle-tiny",
@@ -273,10 +272,12 @@ def fill(disk, room_bytes):
 
 @pytest.mark.parametrize("room", ROOM_BYTES)
 @pytest.mark.parametrize("command", WRITERS)
-def test_a_full_disk(command, room, disk, tiny_build, tiny_checkpoint, capsys):
-    verb, *arguments = command.format(disk=disk, build=tiny_build).split()
+def test_a_full_disk(command, room, disk, tiny_build, tiny_checkpoint, g2p_weights, capsys):
+    places = {"disk": disk, "build": tiny_build, "weights": g2p_weights}
+    verb, *arguments = command.format(**places).split()
     own_verb = verb in OWN_VERB
-    arguments += [] if own_verb else f"--checkpoint {tiny_checkpoint.folder}".split()
+    if not own_verb and verb != "build":
+        arguments += ["--checkpoint", str(tiny_checkpoint.folder)]
     before = filled(disk, tiny_build, ROOM_BYTES[room])
     capsys.readouterr()
     code = importlib.import_module(COMMANDS[verb][0]).main([verb] * own_verb + arguments)
@@ -299,49 +300,6 @@ def test_json_without_a_file_is_written_to_stdout(tiny_build, tmp_path, monkeypa
     assert examine(["ane", str(package), *"--chip m1 --no-device --json".split()]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["function"] == "main"
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture(scope="module")
-def g2p_package(g2p_weights, tmp_path_factory):
-    """The folder that holds a finished G2P package, of the smallest network."""
-    folder = tmp_path_factory.mktemp("g2p")
-    assert build(f"g2p --weights {g2p_weights} --out {folder}".split()) == 0
-    return folder
-
-
-@pytest.mark.parametrize("room_bytes", [0, 100_000, 1_000_000])
-def test_g2p_on_a_full_disk(room_bytes, disk, g2p_weights, g2p_package, capsys):
-    """Full before the work, while coremltools writes its copies (6 MB), or before the package: one
-    line, and the good one stays.
-    """
-    shutil.copytree(g2p_package, disk / "build")
-    fill(disk, room_bytes)
-    before = everything(disk)
-    capsys.readouterr()
-    code = build(f"g2p --out {disk}/build".split())
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
-    assert code == 2, lines
-    assert lines[-1].startswith("error: cannot write"), lines
-    assert "Traceback" not in " ".join(lines), lines
-    assert sum(line.startswith("error: ") for line in lines) == 1
-    assert everything(disk) == before
-    Manifest.load(disk / "build" / "G2P.json").verify()
-    if not room_bytes:
-        (disk / "filler").unlink()
-        (disk / "build").rename(disk / "old")
-        subprocess.run(f"mount -o remount,size=16m {disk}".split(), check=True)
-        # with room a package is built: nothing but the disk was in the way
-        assert build(f"g2p --weights {g2p_weights} --out {disk}/build".split()) == 0
-
-
-def test_a_full_folder_for_temporary_files(disk, tiny_build, g2p_weights, monkeypatch, tmp_path):
-    """coremltools' copies go to where the package goes: no room in TMPDIR used to end in
-    shutil.Error.
-    """
-    filled(disk, tiny_build, 0)
-    monkeypatch.setattr(tempfile, "tempdir", str(disk))
-    assert build(f"g2p --weights {g2p_weights} --out {tmp_path}/new".split()) == 0
-    assert left_behind(disk) == "build filler old.json old.wav".split()
 
 
 def test_what_cannot_be_read_is_not_called_unwritable(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What tests/attacks/kill.py found in staging and in temporary files: a named case each, so that it
+"""What kills at every rename found in staging and in temporary files: a named case each, so that it
 stays mended.
 """
 
@@ -17,9 +17,7 @@ import pytest
 
 from kokoro_ane.core import process as temporary
 from kokoro_ane.core import staging
-from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import (
-    check_implied,
     discard,
     recover,
     staged,
@@ -34,19 +32,6 @@ from tests.commands import ROOT, parsed, ran, refused
 
 
 class TestStaging:
-    def test_killed_while_it_cleans_up_the_new_one_stays(self, tmp_path, monkeypatch):
-        """Half of the old package is left in the folder aside: it is not put back."""
-        our_folder(tmp_path / "p")
-        with monkeypatch.context() as patch:
-            patch.setattr(staging.shutil, "rmtree", lambda old, **_: (old / "p" / "data").unlink())
-            patch.setattr(staging, "removed", lambda _: None)
-            with staged(tmp_path / "p", of_ours) as place:
-                our_folder(place, "new")
-        assert list(tmp_path.glob(".staged-*/old/p/mark"))
-        recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "new"
-        assert left_behind(tmp_path) == ["p"]
-
     def test_killed_again_while_it_recovers_the_old_one_stays(self, tmp_path, monkeypatch):
         """A second recovery moved the old package away that the first had put back, when new/ had
         gone already.
@@ -130,21 +115,6 @@ class TestStaging:
         recover(tmp_path)
         assert not left_behind(tmp_path)
 
-    def test_scratch_of_a_killed_process_goes(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        code = (
-            "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from kokoro_ane.core.process"
-            " import scratch\n"
-        )
-        code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
-        killed = ran(sys.executable, "-c", code, str(tmp_path))
-        assert killed.returncode == -signal.SIGKILL
-        assert list(tmp_path.rglob("x"))
-        with scratch() as folder:
-            assert not list(tmp_path.rglob("x"))
-            assert folder.is_dir()
-        assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
-
     def test_a_journal_is_never_without_its_settings(self, tmp_path, monkeypatch):
         """Killed between its folder and settings.json, it was somebody else's folder for every
         later run, which was refused.
@@ -190,27 +160,6 @@ class TestStaging:
         assert second.communicate()[1] == "spoke\n"
         assert second.returncode == 0
         assert not left_behind(tmp_path)
-
-    def test_several_onto_one_output_each_has_it_alone(self, tmp_path):
-        _at_once(_alone, tmp_path, 4)
-        assert not left_behind(tmp_path)
-
-    def test_a_folder_that_appears_meanwhile_is_no_device(self, tmp_path, monkeypatch):
-        target, real = tmp_path / "p", Path.stat
-
-        def stat(path, **options):
-            if path == target and not options and not (tmp_path / "seen").exists():
-                (tmp_path / "seen").touch()
-                with pytest.raises(FileNotFoundError) as missing:
-                    real(path, **options)
-                our_folder(target, "another's")
-                raise missing.value
-            return real(path, **options)
-
-        monkeypatch.setattr(Path, "stat", stat)
-        check_implied(target, of_ours)
-        assert (tmp_path / "seen").exists()
-        assert target.is_dir()
 
     def test_the_output_of_a_killed_one_is_free(self, tmp_path):
         parts = tmp_path / "a.wav.parts"
@@ -304,17 +253,6 @@ def _at_once(work, folder, count):
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0
-
-
-def _alone(folder, mine):
-    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
-    for _ in range(20):
-        with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
-            assert parsed(folder / "p" / "settings.json") == {"text": mine}
-            assert not (folder / "alone").exists()
-            (folder / "alone").touch()
-            (folder / "alone").unlink()
-            journal.remove()
 
 
 def _pairs(folder, mine):

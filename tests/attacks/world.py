@@ -1,5 +1,5 @@
 """A user's folder with everything in it, and a command in a forked copy of this process there: how
-it ended, what it said, what it wrote.
+it ended and what it printed.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ import sys
 import traceback
 from typing import NamedTuple
 
-import coremltools as ct
 import pytest
 
 from kokoro_ane.cli import main as kokoro_ane
@@ -70,11 +69,10 @@ class Reached(BaseException):
 
 
 class Ended(NamedTuple):
-    """Exit code, or minus a signal's number; standard error; writes below the user's folder."""
+    """Exit code, or minus a signal's number; standard error."""
 
     code: int
     stderr: str = ""
-    writes: tuple[str, ...] = ()
 
 
 def words(command, user):
@@ -132,18 +130,12 @@ class World:
     def scan(self):
         return everything(self.root)
 
-    def forked(
-        self,
-        argv,
-        stdin=b"",
-        strike=(None, ()),
-        limit_s=10,
-    ):
-        """The command in a copy of this process, in root/cwd. strike: before which write of its own
-        which signals come. limit_s: of processor time.
+    def forked(self, argv, stdin=b"", limit_s=10):
+        """Run the command in a copy of this process, in root/cwd, for `limit_s` of processor time
+        at most.
         """
         (self.root.parent / "stdin").write_bytes(stdin)
-        inputs = (argv, strike, limit_s)
+        inputs = (argv, limit_s)
         process = multiprocessing.get_context("fork").Process(target=self._called, args=inputs)
         process.start()
         process.join(12 * limit_s)  # of wall time: cores are shared
@@ -151,12 +143,10 @@ class World:
         if code is None:
             os.killpg(process.pid or 0, signal.SIGKILL)
             process.join()
-        stderr, writes = ((self.root.parent / name).read_bytes() for name in ("stderr", "writes"))
-        names = [os.fsdecode(name) for name in writes.split(b"\0")[:-1]]
-        hang = code in (None, -signal.SIGXCPU)
-        return Ended(HANG if hang else code, stderr.decode("utf-8", "replace"), tuple(names))
+        stderr = (self.root.parent / "stderr").read_bytes().decode("utf-8", "replace")
+        return Ended(HANG if code in (None, -signal.SIGXCPU) else code, stderr)
 
-    def _called(self, argv, strike, limit_s):
+    def _called(self, argv, limit_s):
         code = TRACEBACK
         try:
             os.setpgrp()  # so that what it starts is ended with it
@@ -164,14 +154,13 @@ class World:
             os.environ.update(self.environment())
             resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
-            places = [self.root.parent / name for name in ("stdin", os.devnull, "stderr", "writes")]
-            modes = (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT | os.O_TRUNC] * 3)
+            places = [self.root.parent / name for name in ("stdin", os.devnull, "stderr")]
+            modes = (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT | os.O_TRUNC] * 2)
             opened = [os.open(*pair) for pair in zip(places, modes, strict=True)]
-            for number, descriptor in enumerate(opened[:3]):
+            for number, descriptor in enumerate(opened):
                 os.dup2(descriptor, number)
             sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
             sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
-            sys.addaudithook(watching(f"{self.user}/", opened[3], *strike))
             sys.argv = ["kokoro-ane", *argv]
             # A background job's children ignore the one, the tests end with the other.
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -188,37 +177,6 @@ class World:
             os._exit(code)
 
 
-CHANGES = "os.rename os.remove os.rmdir os.mkdir os.truncate os.chmod os.link os.symlink".split()
-NAMELESS = getattr(os, "O_TMPFILE", 0)  # a file without a name, in a folder
-
-
-def watching(user, notes, at, signals):
-    """An audit hook that notes writes below the user's folder before they happen, "EVENT NAME";
-    the signals come at the `at`th.
-    """
-    count = [0]
-
-    def hook(event, arguments):
-        if event == "open":
-            writes = arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            nameless = NAMELESS and arguments[2] & NAMELESS == NAMELESS
-        else:
-            writes, nameless = event in CHANGES, False
-        if not writes or not isinstance(arguments[0], str | bytes | os.PathLike):
-            return
-        place = os.path.join(os.getcwd(), os.fsdecode(arguments[0]))  # noqa: PTH109, PTH118
-        if not place.startswith(user):
-            return
-        kind = "nameless" if nameless else event
-        os.write(notes, os.fsencode(f"{kind} {place.removeprefix(user)}") + b"\0")
-        if count[0] == at:
-            for number in signals:
-                os.kill(os.getpid(), number)
-        count[0] += 1
-
-    return hook
-
-
 @contextlib.contextmanager
 def going_to_work():
     """What takes long is replaced by `Reached`; everything is imported before it is copied."""
@@ -233,19 +191,4 @@ def going_to_work():
         unmeasured(patch)
         for name in LONG:
             patch.setattr(f"kokoro_ane.{name}", reached)
-        yield
-
-
-@contextlib.contextmanager
-def converted(world):
-    """Conversions are read from the packages that the world was filled with."""
-
-    def convert(*_, **__):
-        level = "w8" if "quantize" in sys.argv else "fp16"
-        package = world.template / "user" / "build" / f"KokoroVocoder-tiny-padded-{level}.mlpackage"
-        return ct.models.MLModel(str(package), skip_model_load=True)
-
-    with pytest.MonkeyPatch.context() as patch:
-        unmeasured(patch)
-        patch.setattr("kokoro_ane.core.builder.convert", convert)
         yield

@@ -30,7 +30,7 @@ from kokoro_ane.pipeline.bundle import main as bundle_main
 from kokoro_ane.pipeline.speak import main as speak_main
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.builds import small_config
-from tests.commands import parsed, printed, ran, refused, table
+from tests.commands import parsed, printed, ran, refused
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 
@@ -38,13 +38,6 @@ from tests.random_checkpoint import tiny_config, write_checkpoint
 def tiny_full(tmp_path_factory):
     """With an encoder."""
     return write_checkpoint(tmp_path_factory.mktemp("full"), tiny_config(), encoder=True)
-
-
-def configured(checkpoint, copy, config):
-    """A copy of the checkpoint with this config.json."""
-    shutil.copytree(checkpoint, copy)
-    (copy / "config.json").write_text(json.dumps(config))
-    return copy
 
 
 def damaged(tiny, tmp_path, change):
@@ -95,35 +88,6 @@ def test_damaged_tensors_are_named(tiny, tmp_path, damage):
     change, message = DAMAGES[damage]
     with refused(message.replace(".", r"\.")):
         Vocoder.of(open_checkpoint(str(damaged(tiny, tmp_path, change))))
-
-
-@table(
-    "field size stored",
-    """
-    n_token | 180 | 178
-    hidden_dim | 18 | 16
-    max_dur | 40 | 50
-    n_layer | 2 | 3
-    text_encoder_kernel_size | 3 | 5
-    plbert.hidden_size | 27 | 24
-    plbert.intermediate_size | 41 | 40
-    plbert.max_position_embeddings | 600 | 512
-    decoder.hidden_dim | 25 | 24
-    decoder.asr_res_dim | 9 | 8
-    istftnet.upsample_initial_channel | 36 | 32
-    istftnet.upsample_kernel_sizes | [20, 14] | 12
-    istftnet.resblock_kernel_sizes | [3, 9, 11] | 7
-""",
-)
-def test_weights_of_another_size_name_the_field(tiny_full, tmp_path, field, size, stored):
-    config = parsed(tiny_full / "config.json")
-    *section, key = field.split(".")
-    (config[section[0]] if section else config)[key] = size
-    opened = open_checkpoint(str(configured(tiny_full, tmp_path / "other", config)))
-    message = rf"config\.json: {re.escape(field)} is \d+ there, {stored} in the weights\)$"
-    with refused(message) as problem:
-        Encoder.of(opened), Vocoder.of(opened)
-    assert "\n" not in str(problem.value)
 
 
 def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full, tmp_path):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kokoro_ane.core.checks import ProgramFacts, snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PADDING_ID
-from kokoro_ane.core.layers import upstream_state
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder import encoder_stage
 from kokoro_ane.encoder.encoder_stage import FORBIDDEN, EncoderPackage
@@ -42,7 +41,7 @@ from tests.parity import (
     real_styles,
     row,
 )
-from tests.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
+from tests.random_checkpoint import enliven_encoder, kokoro_config, tiny_config, upstream_state
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "KokoroEncoder-tiny-fp16"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PackedLayout
-from kokoro_ane.core.layers import AdaIN1d, Mask, StyleAffine, upstream_state
+from kokoro_ane.core.layers import AdaIN1d, Mask, StyleAffine
 from kokoro_ane.vocoder import decoder, vocoder_stage
 from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
 from kokoro_ane.vocoder.eager import EagerVocoder, last_channels, moments
@@ -24,7 +24,7 @@ from kokoro_ane.vocoder.packing import pack
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.vocoder_stage import LIMIT_FLAT_DB, fill_figures
 from tests.parity import both_renders, padded_render, random_inputs, upstream_decoder
-from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config
+from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config, upstream_state
 
 
 @pytest.fixture(scope="module")
