@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 # The byte of a name is its place in its line: expressions, statements, constants, patterns.
-CODES: dict[Any, int] = {
+CODES = {
     name: code
     for names in (
         "CONST LOCAL OUTER ATTR INDEX SLICE CALL METHOD BINARY COMPARE AND OR NOT IF_ELSE BUILD"
@@ -75,9 +75,11 @@ def number(value: int) -> bytes:
 
 def op(*parts: str | int | bytes) -> bytes:
     """Join parts: bytes as they are, a name of CODES or a small number as one byte."""
-    return b"".join(
-        part if isinstance(part, bytes) else bytes([CODES.get(part, part)]) for part in parts
-    )
+    contents = []
+    for part in parts:
+        code = CODES[part] if isinstance(part, str) else part
+        contents.append(code if isinstance(code, bytes) else bytes([code]))
+    return b"".join(contents)
 
 
 def signed(value: int) -> bytes:
@@ -199,9 +201,10 @@ class Scope:
                 return self.op("FOR", source, self.target(target), body, other)
             case ast.While(test, body, []):
                 return self.op("WHILE", test, body)
-            case ast.Raise(error, _):
-                is_called = isinstance(error, ast.Call) and error.args
-                return self.op("RAISE", error.args[0] if is_called else None)
+            case ast.Raise(ast.Call(args=[message, *_]), _):
+                return self.op("RAISE", message)
+            case ast.Raise():
+                return self.op("RAISE", None)
             case ast.ImportFrom(module, names, 0):
                 for one in names:
                     home = __import__(module or "", fromlist=[one.name])
@@ -260,7 +263,8 @@ class Scope:
         return None
 
     def expression(self, node: ast.expr | None) -> bytes:
-        value = self.value_of(node or ast.Constant(None))
+        node = node or ast.Constant(None)
+        value = self.value_of(node)
         if value is not MISSING and not isinstance(value, types.ModuleType):
             return self.op("CONST", self.pool.at(value))
         match node:
@@ -351,8 +355,8 @@ class Scope:
         if getattr(callee, "__module__", "") == "re" and hasattr(re.Pattern, method):
             # a pattern is compiled here, once, and stands in the file as a constant
             source = compile(ast.Expression(arguments[0]), "<pattern>", "eval")
-            fixed: Any = ast.Constant(re.compile(eval(source, self.environment)))
-            function = ast.Attribute(fixed, method)
+            fixed: Any = re.compile(eval(source, self.environment))
+            function = ast.Attribute(ast.Constant(fixed), method)
             return self.call(ast.Call(function, arguments[1:], node.keywords))
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
