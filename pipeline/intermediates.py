@@ -71,7 +71,6 @@ ORDER = (
     "energy",
     "asr",
     "spectrum",
-    "trunk",
     "waveform",
     "chain",
 )
@@ -83,9 +82,8 @@ FROM = {
     "f0_hz": ("frames",),
     "energy": ("frames",),
     "asr": ("durations", "text"),
-    "waveform": ("trunk",),
 }
-# dB. spectrum, trunk and waveform run on upstream's own inputs; `chain` is the waveform of the
+# dB. spectrum and waveform run on upstream's own inputs; `chain` is the waveform of the
 # whole chain on its own inputs, and has no limit: the last bits of F0 decide the phase of nearly
 # silent bins. Upstream sums the source's phase in float32: 40 for its spectrum.
 FLOAT64 = dict.fromkeys(ORDER, 80.0) | {"durations": EQUAL}
@@ -134,7 +132,7 @@ class UtteranceInputs:
 
 class TorchBackend:
     """A VocoderBackend: the module that is exported, padded to the default buckets and masked, in
-    any dtype; the trunk is kept.
+    any dtype.
     """
 
     arrays = False
@@ -142,10 +140,6 @@ class TorchBackend:
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source, self.buckets = vocoder.generator.m_source.host, BUCKETS.frames
         self.packed = PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
-        self.trunk: Tensor | None = None  # [1, C, 1, 120 B + 1]
-        vocoder.generator.conv_post.register_forward_pre_hook(
-            lambda _module, inputs: setattr(self, "trunk", inputs[0])
-        )
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, B + 1]."""
@@ -183,7 +177,7 @@ def upstream_run(
     selected["frames"] = tensors["frames"][..., :width].transpose(1, 2)
     names = ["durations", "text", "asr", "f0_hz", "energy"]
     if not isinstance(model.decoder, Silence):
-        names += ["spectrum", "trunk", "waveform"]
+        names += ["spectrum", "waveform"]
         tensors["chain"] = tensors["waveform"]
     return _arrays(
         selected | {name: tensors[name] for name in (*names, "chain") if name in tensors}
@@ -208,10 +202,6 @@ def torch_run(
     backend = EncoderBackend(torch_functions(encoder), limits, BUCKETS)
     vocoder = TorchBackend(Vocoder.of(checkpoint).to(dtype), checkpoint.config.hidden_dim)
     tensors = chain_run(backend, vocoder, spoken, dtype, reference)
-    if "spectrum" in tensors:
-        assert vocoder.trunk is not None  # the chain has just run
-        columns = tensors["spectrum"].shape[-1]
-        tensors["trunk"] = vocoder.trunk[:, :, 0, :columns].numpy()
     return _arrays(outputs) | tensors
 
 
@@ -227,8 +217,7 @@ def chain_run(
     reference's, spectrum included.
 
     The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads
-    phases, so a stage can be judged only on equal inputs. The second run comes last: what a backend
-    keeps (the trunk) is of that.
+    phases, so a stage can be judged only on equal inputs.
     """
     chain = Chain({}, np.zeros(0, np.float32), encoder, vocoder)
     inputs = spoken.inputs(dtype)

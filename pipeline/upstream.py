@@ -151,7 +151,7 @@ def upstream_intermediates(
 
     bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding),
     durations [n], text [1, C, n], frames [1, F, C + S], asr [1, C, F], f0_hz and energy [1, 2F],
-    spectrum [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]: our names of what upstream
+    spectrum [1, 22, 120F + 1], waveform [600F]: our names of what upstream
     calls d_en, t_en, en and har. The dtype is the model's.
     """
     tensors: dict[str, torch.Tensor] = {}
@@ -175,7 +175,6 @@ def upstream_intermediates(
     inputs = {("frames",): predictor.shared, ("asr", "f0_hz", "energy"): decoder}
     if not isinstance(decoder, Silence):
         inputs[("spectrum",)] = decoder.generator.noise_convs[0]
-        inputs[("trunk",)] = decoder.generator.conv_post
     hooks = [module.register_forward_hook(keep(name)) for name, module in outputs.items()]
     hooks += [module.register_forward_pre_hook(keep(*names)) for names, module in inputs.items()]
     before = torch.get_default_dtype()

@@ -152,7 +152,7 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.runtimes.registry import RUNTIMES, open_runtime
 
     folder = options.save_dir and check_output(options.save_dir, intermediates_of_ours)
-    checkpoint, runtime = open_checkpoint(options.checkpoint), options.runtime
+    checkpoint, runtime = open_checkpoint(options.checkpoint), options.runtime or ""
     _, pack = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
     spoken = UtteranceInputs.of(
         checkpoint,
