@@ -11,14 +11,15 @@ when a duration differs or a figure is below --limit dB. A pipe's last line is o
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bench.figures import print_figures
 from kokoro_ane.core.commands import (
     CommandOptions,
     checkpoint_option,
     conclude,
     option,
     parse,
-    print_table,
 )
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 
 if TYPE_CHECKING:
@@ -29,34 +30,24 @@ FIGURES = {"vocoder_db": "waveform", "chain_db": "chain"}
 
 def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     """Durations that differ, and SNR in dB of the vocoder and of the chain, of one sentence."""
-    import numpy as np
     import torch
 
     from kokoro_ane.core.checks import snr_db
-    from kokoro_ane.core.voices import style_row
-    from kokoro_ane.encoder.encoder_steps import input_ids
     from kokoro_ane.g2p.alphabet import voice_language
     from kokoro_ane.pipeline.intermediates import UtteranceInputs, torch_run, upstream_run
     from kokoro_ane.pipeline.text import text_reader
 
-    result = next(text_reader(voice_language(voice))(text))
-    phonemes = result.phonemes
-    spoken = UtteranceInputs(
-        input_ids(phonemes, checkpoint.config.vocab),
-        style_row(checkpoint.voice(voice), len(phonemes)),
-        1.0,
-        0,
-    )
+    phonemes = next(text_reader(voice_language(voice))(text)).phonemes
+    spoken = UtteranceInputs.of(checkpoint, phonemes, checkpoint.voice(voice))
     # upstream's features go into our vocoder too, so that its figure is its alone
     reference = upstream_run(checkpoint, spoken, torch.float64)
     ours = torch_run(checkpoint, spoken, torch.float64, reference)
-    # a duration that differs moves every later sample: counted apart from the SNR
-    changed = int(np.sum(reference["durations"] != ours["durations"]))
     row = {
         "voice": voice,
         "text": text,
-        "seconds": len(reference["waveform"]) / 24_000,
-        "durations_changed": changed,
+        "seconds": len(reference["waveform"]) / SAMPLE_RATE_HZ,
+        # a duration that differs moves every later sample: counted apart from the SNR
+        "durations_changed": int((reference["durations"] != ours["durations"]).sum()),
     }
     return row | {name: snr_db(reference[tensor], ours[tensor]) for name, tensor in FIGURES.items()}
 
@@ -92,17 +83,8 @@ def main(argv: list[str] | None = None) -> int:
         track(texts[: options.sentences], "sentences", console=Console(stderr=True))
     ):
         rows.append(compared(checkpoint, text, voices[index % len(voices)]))
-    cells = [
-        (
-            row["voice"],
-            f"{row['seconds']:.1f}",
-            str(row["durations_changed"]),
-            *(f"{row[name]:.1f}" for name in FIGURES),
-        )
-        for row in rows
-    ]
-    headings = ("voice", "seconds", "durations changed", "vocoder dB", "chain dB")
-    print_table(f"{checkpoint.name} against upstream, float64", headings, cells)
+    names = ("voice", "seconds", "durations_changed", *FIGURES)
+    print_figures(f"{checkpoint.name} against upstream, float64", rows, names)
     worst = {name: min(row[name] for row in rows) for name in FIGURES}
     changed = sum(row["durations_changed"] for row in rows)
     good = not changed and min(worst.values()) >= options.limit

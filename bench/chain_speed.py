@@ -36,6 +36,7 @@ from typing import Any
 
 import torch
 
+from bench.figures import print_figures
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import (
     CommandOptions,
@@ -45,13 +46,12 @@ from kokoro_ane.core.commands import (
     layout_option,
     option,
     parse,
-    print_table,
 )
 from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
-from kokoro_ane.pipeline.text import Phonemizer, chunks, text_reader
-from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
+from kokoro_ane.pipeline.text import chunks, text_reader
+from kokoro_ane.pipeline.upstream import has_upstreams_widths, upstream_of
 from kokoro_ane.quantize.corpus import speech_lines
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import RUNTIMES, files_of, module_of, open_runtime
@@ -60,9 +60,10 @@ from mlprogram.benches.shared import resident_kib
 # between the largest and the least peak of a runtime; of the loudest join
 MEMORY_LIMIT_MB, JOIN_LIMIT_DB = 50.0, 0.0
 UPSTREAM = "upstream"
+Speaker = Callable[[str], dict[str, Any]]  # speaks a text; figures as SynthesisStats reports them
 
 
-# figures: of what the command itself reports, of memory, of opening
+# figures: of what the command itself reports, and of memory
 SPOKEN = (
     "seconds_of_audio",
     "chunks",
@@ -72,14 +73,6 @@ SPOKEN = (
     "chunks_turned_down",
 )
 MEMORY = ("runtime", "words", "peak_mb", *SPOKEN)
-OPENING = ("runtime", "part", "cpu_s", "mapped_mb", "copied_mb", "peak_mb")
-
-
-def print_figures(names: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """A column a figure, floats in four digits."""
-    cells = [[row.get(name) for name in names] for row in rows]
-    texts = [[f"{x:.4g}" if isinstance(x, float) else str(x or "") for x in row] for row in cells]
-    print_table("", [name.replace("_", " ") for name in names], texts)
 
 
 def threads_argument(text: str) -> int:
@@ -203,52 +196,60 @@ def text_of(words: int) -> str:
     return " ".join((once * (words // len(once) + 1))[:words])
 
 
-class UpstreamChain:
-    """Responsibilities: 1. upstream's model, loaded once; 2. a text's chunks through it, timed."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, reader: Phonemizer, clock: Callable[[], float]
-    ) -> None:
-        if not has_upstreams_widths(checkpoint.config):
-            raise InputError(
-                f"{checkpoint.name}: upstream's decoder has one size, this checkpoint another; give"
-                " --checkpoint kokoro-int8"
-            )
-        self._model: KModel = upstream_of(checkpoint)
-        self._reader, self._clock = reader, clock
+def upstream_speaker(
+    checkpoint: Checkpoint, voice: torch.Tensor, clock: Callable[[], float]
+) -> Speaker:
+    """Load upstream's model; return what speaks a text in a voice [510, 1, 256] by it. Raises
+    InputError for widths that it does not have.
+    """
+    if not has_upstreams_widths(checkpoint.config):
+        raise InputError(
+            f"{checkpoint.name}: upstream's decoder has one size, this checkpoint another; give"
+            " --checkpoint kokoro-int8"
+        )
+    model, reader = upstream_of(checkpoint), text_reader("us")
 
     @torch.no_grad()
-    def spoken(self, text: str, voice: torch.Tensor) -> dict[str, Any]:
-        """Figures as a SynthesisStats's, all of KModel under vocoder. voice [510, 1, 256]."""
-        started, first, samples, inside = self._clock(), 0.0, 0, 0.0
-        for chunk in chunks(self._reader(text), text):
-            begun = self._clock()
-            samples += len(self._model(chunk.phonemes, voice[len(chunk.phonemes) - 1], 1.0))
-            inside += self._clock() - begun
-            first = first or self._clock() - started
-        spent, audio_s = self._clock() - started, samples / SAMPLE_RATE_HZ
-        stages = {"g2p": spent - inside, "encoder": 0.0, "source": 0.0, "vocoder": inside}
+    def speak(text: str) -> dict[str, Any]:
+        started, first, samples, inside = clock(), 0.0, 0, 0.0
+        for chunk in chunks(reader(text), text):
+            begun = clock()
+            samples += len(model(chunk.phonemes, voice[len(chunk.phonemes) - 1], 1.0))
+            inside += clock() - begun
+            first = first or clock() - started
+        spent, audio_s = clock() - started, samples / SAMPLE_RATE_HZ
+        # all of KModel counts as vocoder
         return {
             "seconds_of_audio": audio_s,
             "real_time_factor": spent / audio_s,
             "first_audio_s": first,
-            "seconds_by_stage": stages,
+            "seconds_by_stage": {"g2p": spent - inside, "vocoder": inside},
         }
 
+    return speak
 
-def loaded_pipelines(
-    checkpoint: Checkpoint, options: SpeedOptions, clock: Callable[[], float]
-) -> dict[str, Pipeline]:
-    """A pipeline for each runtime, loaded."""
-    reader = text_reader("us")
-    pipelines = {}
-    for runtime in (name for name in options.runtimes.split(",") if name != UPSTREAM):
-        method = "fp16" if runtime == "torch" else options.method
-        opened = open_runtime(runtime, Request(checkpoint, options.build, method, options.layout))
-        pipelines[runtime] = Pipeline(
-            reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock
-        )
-    return pipelines
+
+def pipeline_speaker(
+    checkpoint: Checkpoint,
+    options: SpeedOptions,
+    runtime: str,
+    voice: torch.Tensor,
+    clock: Callable[[], float],
+) -> Speaker:
+    """Load the chain of a runtime; return what speaks a text in a voice by it."""
+    method = "fp16" if runtime == "torch" else options.method
+    request = Request(checkpoint, options.build, method, options.layout)
+    opened, reader = open_runtime(runtime, request), text_reader("us")
+    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock)
+
+    def speak(text: str) -> dict[str, Any]:
+        stats = SynthesisStats(clock)
+        play = Player(lambda _samples: None, stats.heard)
+        for speech in pipeline.speak(text, voice, SpeechOptions(), play=play):
+            stats.add(speech)
+        return stats.report()
+
+    return speak
 
 
 def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]:
@@ -258,21 +259,12 @@ def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]
     # CPU seconds do not count what other jobs take, but add up over threads
     clock = time.process_time if options.threads == 1 else time.perf_counter
 
-    def by_pipeline(pipeline: Pipeline, text: str) -> dict[str, Any]:
-        stats = SynthesisStats(clock)
-        for speech in pipeline.speak(
-            text, voice, SpeechOptions(), play=Player(lambda _samples: None, stats.heard)
-        ):
-            stats.add(speech)
-        return stats.report()
-
-    speakers = {
-        name: partial(by_pipeline, pipeline)
-        for name, pipeline in loaded_pipelines(checkpoint, options, clock).items()
-    }
-    if UPSTREAM in options.runtimes.split(","):
-        chain = UpstreamChain(checkpoint, text_reader("us"), clock)
-        speakers[UPSTREAM] = partial(chain.spoken, voice=voice)
+    speakers = {}
+    for runtime in options.runtimes.split(","):
+        if runtime == UPSTREAM:
+            speakers[runtime] = upstream_speaker(checkpoint, voice, clock)
+        else:
+            speakers[runtime] = pipeline_speaker(checkpoint, options, runtime, voice, clock)
     for speak in speakers.values():
         # warm
         speak(text_of(20))
@@ -281,17 +273,9 @@ def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]
         for runtime, speak in speakers.items():
             # resets the high-water mark
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-            figures = speak(text)
-            words = len(text.split())
-            rows.append(
-                {
-                    "runtime": runtime,
-                    "threads": options.threads,
-                    "words": words,
-                    "peak_mb": resident_kib("VmHWM") / 1000,
-                }
-                | figures
-            )
+            row = {"runtime": runtime, "threads": options.threads, "words": len(text.split())}
+            row |= speak(text)
+            rows.append(row | {"peak_mb": resident_kib("VmHWM") / 1000})
     return sorted(rows, key=lambda row: list(speakers).index(row["runtime"]))
 
 
@@ -303,7 +287,8 @@ def print_speed(rows: list[dict[str, Any]]) -> None:
         parts = (f"{stage} {spent / sum(seconds.values()):.0%}" for stage, spent in seconds.items())
         shown.append(row | {"stages": ", ".join(parts)})
     margins = ("first_audio_s", "least_margin_s", "peak_mb", "stages")
-    print_figures(("runtime", "words", "seconds_of_audio", "real_time_factor", *margins), shown)
+    names = ("runtime", "words", "seconds_of_audio", "real_time_factor", *margins)
+    print_figures("", shown, names)
 
 
 @command
@@ -312,7 +297,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(SpeedOptions, "bench.chain_speed", __doc__, argv)
     if options.memory:
         rows = memory(options)
-        print_figures(MEMORY, rows)
+        print_figures("", rows, MEMORY)
         growth = {
             name: [row["peak_mb"] for row in rows if row["runtime"] == name]
             for name in options.runtimes.split(",")
@@ -331,7 +316,7 @@ def main(argv: list[str] | None = None) -> int:
             # a process of its own: pages of the runtime before would count
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
                 opened += fresh.submit(opening, options, runtime).result()
-        print_figures(OPENING, opened)
+        print_figures("", opened)
         return conclude(options, {"rows": opened}, EXIT_GOOD, "measured")
     checkpoint = open_checkpoint(options.checkpoint)
     rows = speed(checkpoint, options)

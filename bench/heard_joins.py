@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench.figures import print_figures
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.commands import (
     CommandOptions,
@@ -23,7 +24,6 @@ from kokoro_ane.core.commands import (
     conclude,
     option,
     parse,
-    print_table,
 )
 from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, command
@@ -187,11 +187,7 @@ def main(argv: list[str] | None = None) -> int:
     speaks, results = speaker(checkpoint, options.raw), {}
     for name in options.rows.split(","):
         rows = ROWS[name](speaks, voices)
-        cells = [
-            tuple(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
-            for row in rows
-        ]
-        print_table(name, tuple(rows[0]), cells)
+        print_figures(name, rows)
         results[name] = rows
     report = {"voices": voices, "raw": options.raw} | results
     return conclude(options, report, EXIT_GOOD, "what is heard was measured")

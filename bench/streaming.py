@@ -7,19 +7,10 @@ A pipe's last line is one JSON object.
 
 from pathlib import Path
 
-from kokoro_ane.core.commands import conclude, print_table
+from bench.figures import print_figures
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.contract import FRAMES_PER_SECOND, VOCODER_NAME
 from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
-
-# heading -> format of its cells
-COLUMNS = {
-    "package": "",
-    "audio_s": "g",
-    "runs": "",
-    "operations": "",
-    "gmac_per_s": ".1f",
-    "mb_per_s": ".0f",
-}
 
 
 @command
@@ -56,11 +47,7 @@ def main(argv: list[str] | None = None) -> int:
                     "mb_per_s": moved / audio_s / 1e6,
                 }
             )
-    print_table(
-        "operations are those of the largest function",
-        tuple(COLUMNS),
-        [tuple(format(row[name], form) for name, form in COLUMNS.items()) for row in rows],
-    )
+    print_figures("operations are those of the largest function", rows)
     return conclude(arguments, {"rows": rows}, EXIT_GOOD, "counted")
 
 

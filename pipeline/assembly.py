@@ -1,19 +1,18 @@
 """A bundle's manifest.json: the packages, vocabulary, voices and vectors that belong together, tied
 by hash. Written and read here.
 
-    Assembly.of(folder, parts, checkpoint.as_source, withheld=None).save()
-    Assembly.load(folder / "manifest.json").verify()
+    data = assemble(folder, encoders, vocoder, g2p, checkpoint.as_source, withheld=None)
+    data = read_assembly(folder)
+    verify_assembly(folder, data, hashes)
 
-One checkpoint for all of it: voices and vocabulary of another checkpoint, packages of another, or
-vectors of other packages are refused.
+All packages are made from one checkpoint.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from kokoro_ane.core.commands import command_for
-from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import (
     FRAME_SAMPLES,
     FRAMES_PER_SECOND,
@@ -25,8 +24,7 @@ from kokoro_ane.core.contract import (
 from kokoro_ane.core.data_files import conform, read_json, sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.staging import json_text
-from kokoro_ane.pipeline.vector_files import INDEX, load_index
+from kokoro_ane.pipeline.vector_files import INDEX
 from kokoro_ane.runtimes.registry import PACKAGE
 
 FORMAT, NAME = 3, "manifest.json"
@@ -113,156 +111,97 @@ class Together(TypedDict):
     vectors: File | None
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Manifests of the packages; the rest of a bundle has places of its own."""
-
-    encoders: tuple[Path, ...]
-    vocoder: Path
-    g2p: Path | None = None
-
-    @property
-    def all(self) -> tuple[Path, ...]:
-        """Every one."""
-        return (*self.encoders, self.vocoder, *([self.g2p] if self.g2p else []))
-
-    def inside(self, folder: Path) -> "Parts":
-        """The same names in another folder."""
-        encoders = tuple(folder / path.name for path in self.encoders)
-        return Parts(encoders, folder / self.vocoder.name, self.g2p and folder / self.g2p.name)
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """Responsibilities: 1. say what belongs together, with paths relative to itself; 2. prove that
-    it still does.
+def assemble(
+    root: Path,
+    encoders: Sequence[Manifest],
+    vocoder: Manifest,
+    g2p: Manifest | None,
+    checkpoint: dict[str, str],
+    withheld: str | None,
+) -> dict[str, Any]:
+    """Describe what lies in a bundle's folder. checkpoint: name and sha256. withheld: why the
+    bundle may not be released, or None.
     """
+    # what an app needs to call an encoder, copied so that it reads one file
+    contract = ("functions", "token_buckets", "compute_units", "alignment")
+    advisories = []
+    if vocoder.package.endswith(PACKAGE):
+        advisories = read_json(ADVISORIES, "a part of kokoro-ane is missing")["advisories"]
+    return {
+        "format": FORMAT,
+        "checkpoint": checkpoint,
+        "releasable": withheld is None,
+        "withheld": withheld,
+        "method": vocoder.method,
+        "layout": vocoder.layout,
+        "advisories": advisories,
+        "audio": {
+            "rate_hz": SAMPLE_RATE_HZ,
+            "frame_samples": FRAME_SAMPLES,
+            "frames_per_second": FRAMES_PER_SECOND,
+        },
+        "encoder": [_package(encoder, root, *contract) for encoder in encoders],
+        "vocoder": _package(vocoder, root, "source"),
+        # the weights of the G2P follow from the lexicon, not from the voice's checkpoint
+        "g2p": _package(g2p, root) | {"weights": g2p.checkpoint}
+        if g2p
+        else {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT},
+        "vocabulary": _file(root / VOCABULARY, root),
+        "voices": {
+            "shape": VOICE_SHAPE,
+            "row": f"phonemes - 1, at most {MAX_PHONEMES}",
+            "files": [_file(path, root) for path in sorted((root / VOICES).iterdir())],
+        },
+        "lexicon": {
+            path.stem: _file(path, root)
+            for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)
+        },
+        "text": [_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
+        "vectors": _file(root / VECTORS / INDEX, root),
+    }
 
-    data: dict[str, Any]
-    path: Path = field(default=Path(), compare=False)
 
-    @classmethod
-    def of(
-        cls, root: Path, parts: Parts, checkpoint: dict[str, str], withheld: str | None
-    ) -> "Assembly":
-        """Describe what lies in a bundle's folder. checkpoint: name and sha256; withheld:
-        decision_file.withheld_for.
+def read_assembly(folder: Path) -> dict[str, Any]:
+    """The manifest.json of a bundle. InputError when it is missing or of another format."""
+    path = folder / NAME
+    data = read_json(path, "`kokoro-ane bundle` writes it")
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InputError(f"{path} is no assembly of format {FORMAT}: bundle again")
+    conform(data, Together, str(path))
+    if "file" in data["g2p"]:
+        conform(data["g2p"], PackageFile, f"{path}.g2p")
+    return data
 
-        Raises InputError: one part was made from another checkpoint.
-        """
-        encoders, vocoder = list(map(Manifest.load, parts.encoders)), Manifest.load(parts.vocoder)
-        manifests = (*encoders, vocoder)
-        for manifest in manifests:
-            _require_same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
-        # one package that may not be released withholds the whole bundle
-        if not all(manifest.releasable for manifest in manifests):
-            withheld = not_releasable(checkpoint["name"])
-        if parts.g2p is None:
-            g2p: dict[str, Any] = {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT}
-        else:
-            # its weights are its own: they follow from the lexicon, not from the voice's checkpoint
-            manifest = Manifest.load(parts.g2p)
-            g2p = _package(manifest, root) | {"weights": manifest.checkpoint}
-        # vectors are replayed on the packages beside them, so they must be of these very packages
-        index = load_index(root / VECTORS)
-        _require_same(root / VECTORS / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
-        hashes = {manifest.path.stem: manifest.package_sha256 for manifest in manifests}
-        if index["packages"] != hashes:
+
+def verify_assembly(root: Path, data: dict[str, Any], hashes: Mapping[str, str]) -> None:
+    """Compare every entry with the hash of its file, every package with its manifest, and all
+    packages with one checkpoint. hashes: of the bundle's files, by name. Raises InputError.
+    """
+    packages = [*data["encoder"], data["vocoder"]]
+    if "file" in data["g2p"]:
+        packages.append(data["g2p"])
+    files = [data["vocabulary"], *data["voices"]["files"], *data["lexicon"].values()]
+    files += [*data["text"], *([data["vectors"]] if data["vectors"] else []), *packages]
+    for entry in files:
+        if hashes.get(entry["file"]) != entry["sha256"]:
             raise InputError(
-                f"{root / VECTORS} was written with other packages: run `kokoro-ane vectors --out"
-                f" {root / VECTORS}` again"
+                f"{root / entry['file']} is missing, or not the file that {NAME} names: bundle"
+                " again"
             )
-        # what an app needs to call an encoder, copied so that it reads one file
-        contract = ("functions", "token_buckets", "compute_units", "alignment")
-        advisories = []
-        if vocoder.package.endswith(PACKAGE):
-            advisories = read_json(ADVISORIES, "a part of kokoro-ane is missing")["advisories"]
-        data = {
-            "format": FORMAT,
-            "checkpoint": checkpoint,
-            "releasable": withheld is None,
-            "withheld": withheld,
-            "method": vocoder.method,
-            "layout": vocoder.layout,
-            "advisories": advisories,
-            "audio": {
-                "rate_hz": SAMPLE_RATE_HZ,
-                "frame_samples": FRAME_SAMPLES,
-                "frames_per_second": FRAMES_PER_SECOND,
-            },
-            "encoder": [
-                _package(manifest, root) | {name: getattr(manifest, name) for name in contract}
-                for manifest in encoders
-            ],
-            "vocoder": _package(vocoder, root) | {"source": vocoder.source},
-            "g2p": g2p,
-            "vocabulary": _file(root / VOCABULARY, root),
-            "voices": {
-                "shape": VOICE_SHAPE,
-                "row": f"phonemes - 1, at most {MAX_PHONEMES}",
-                "files": [_file(path, root) for path in sorted((root / VOICES).iterdir())],
-            },
-            "lexicon": {
-                path.stem: _file(path, root)
-                for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)
-            },
-            "text": [_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
-            "vectors": _file(root / VECTORS / INDEX, root),
-        }
-        return cls(data, root / NAME)
-
-    def save(self) -> None:
-        """Write into a bundle that is still aside."""
-        self.path.write_text(json_text(self.data), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> "Assembly":
-        """InputError when it is missing or of another format."""
-        data = read_json(path, "`kokoro-ane bundle` writes it")
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise InputError(f"{path} is no assembly of format {FORMAT}: bundle again")
-        conform(data, Together, str(path))
-        return cls(data, path)
-
-    def verify(self) -> None:
-        """Check every file and package against its hash and all packages against one checkpoint."""
-        root, data = self.path.parent, self.data
-        # the G2P package has weights of its own: it is verified, but not of the voices' checkpoint
-        packages = [*data["encoder"], data["vocoder"]]
-        if "file" in data["g2p"]:
-            conform(data["g2p"], PackageFile, f"{self.path}.g2p")
-            packages.append(data["g2p"])
-        files = [data["vocabulary"], *data["voices"]["files"], *data["lexicon"].values()]
-        files += [*data["text"], *([data["vectors"]] if data["vectors"] else []), *packages]
-        for entry in files:
-            path, sha256 = root / entry["file"], entry["sha256"]
-            if not path.is_file():
-                raise InputError(f"{path} is missing")
-            if sha256_of(path) != sha256:
-                raise InputError(
-                    f"{path} has hash {sha256_of(path)[:12]}, the assembly says {sha256[:12]}: it"
-                    " was changed; bundle again"
-                )
-        # a manifest that is as it was written may still stand beside another package
-        for entry in packages:
-            manifest = Manifest.load(root / entry["file"])
-            manifest.verify()
-            if manifest.package_sha256 != entry["package_sha256"]:
-                raise InputError(
-                    f"{manifest.path} is of another package than {self.path} says: bundle again"
-                )
-            if entry is not data["g2p"]:
-                _require_same(
-                    manifest.path, manifest.checkpoint_sha256, data["checkpoint"]["sha256"]
-                )
-
-
-def _require_same(path: Path, sha256: str, expected: str) -> None:
-    if sha256 != expected:
-        raise InputError(
-            f"{path} was made from checkpoint {sha256[:12]}, the rest from {expected[:12]}: build"
-            " both from one checkpoint"
-        )
+    # a manifest that is as it was written may still stand beside another package
+    for entry in packages:
+        manifest = Manifest.load(root / entry["file"])
+        manifest.verify()
+        if manifest.package_sha256 != entry["package_sha256"]:
+            raise InputError(
+                f"{manifest.path} is of another package than {root / NAME} says: bundle again"
+            )
+        expected = data["checkpoint"]["sha256"]
+        if entry is not data["g2p"] and manifest.checkpoint_sha256 != expected:
+            raise InputError(
+                f"{manifest.path} was made from checkpoint {manifest.checkpoint_sha256[:12]}, the"
+                f" rest from {expected[:12]}: build both from one checkpoint"
+            )
 
 
 def _file(path: Path, root: Path) -> dict[str, Any]:
@@ -274,12 +213,11 @@ def _file(path: Path, root: Path) -> dict[str, Any]:
     }
 
 
-def _package(manifest: Manifest, root: Path) -> dict[str, Any]:
-    manifest.verify()
-    fields = ("package_sha256", "package_bytes", "target", "inputs", "outputs", "buckets")
-    package = manifest.package_path.relative_to(root).as_posix()
+def _package(manifest: Manifest, root: Path, *more: str) -> dict[str, Any]:
+    """The manifest's file, the package, and these fields of the manifest beside the usual ones."""
+    fields = ("package_sha256", "package_bytes", "target", "inputs", "outputs", "buckets", *more)
     return (
         _file(manifest.path, root)
-        | {"package": package}
+        | {"package": manifest.package_path.relative_to(root).as_posix()}
         | {name: getattr(manifest, name) for name in fields}
     )

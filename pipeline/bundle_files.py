@@ -5,15 +5,17 @@ data, checked = verify_bundle(Path("build/bundle-p6"))
 """
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import G2P_NAME
-from kokoro_ane.core.data_files import read_json, readable, sha256_of
+from kokoro_ane.core.data_files import read_json, sha256_of
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import json_text, recover, staged, strangers
@@ -27,8 +29,9 @@ from kokoro_ane.pipeline.assembly import (
     VECTORS,
     VOCABULARY,
     VOICES,
-    Assembly,
-    Parts,
+    assemble,
+    read_assembly,
+    verify_assembly,
 )
 from kokoro_ane.pipeline.decision_file import decision_for, model_card, unattested, withheld_for
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
@@ -60,17 +63,6 @@ Changed: symbols |
 authors (MIT) |
 | manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |
 """
-CONTENTS = """| | |
-| --- | --- |
-| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |
-| manifest.json | what belongs together, with shapes, buckets and hashes |
-| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |
-| vocabulary.json | phoneme symbol to id |
-| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, \
-tab-separated |
-| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, \
-and texts to check a port by |
-| vectors/ | inputs and outputs of every step of the chain |""".splitlines()
 
 
 def write_bundle(
@@ -92,42 +84,42 @@ def write_bundle(
     CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision
     judged.
     """
-    checkpoint, method = request.checkpoint, request.method
-    parts = parts_of(request, runtime, words_only)
+    checkpoint = request.checkpoint
+    encoder_paths, vocoder_path = files_of(runtime, request)
+    encoders, vocoder = [Manifest.load(path) for path in encoder_paths], Manifest.load(vocoder_path)
+    g2p_path, g2p = request.build / f"{G2P_NAME}.json", None
+    if words_only and RUNTIMES[runtime].packages and g2p_path.is_file():
+        g2p = Manifest.load(g2p_path)
     if product:
         # a package on one side only is as wrong as one of another hash
-        packages = {part.package: part.package_sha256 for part in map(Manifest.load, parts.all)}
+        packages = {part.package: part.package_sha256 for part in (*encoders, vocoder)}
         judged: Mapping[str, str] = product[1]["packages"]
         for name in sorted({*packages, *judged}):
             if packages.get(name) != judged.get(name):
                 raise InputError(
                     f"{name} is not what the product decision judged: run `{PRODUCT_COMMAND}` again"
                 )
-    manifest = Manifest.load(parts.vocoder)
     # a package that is called w8a8 holds what w8a8 stores
-    require_genuine(manifest, request.level)
-    path = request.build / "release" / "decision.json"
-    decision, level = decision_for(path, manifest.package_sha256)
+    require_genuine(vocoder, request.level)
+    decision_path = request.build / "release" / "decision.json"
+    decision, level = decision_for(decision_path, vocoder.package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(
-            f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled"
+            f"{request.method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was"
+            " bundled"
         )
     # everything is written aside: a folder of that name is a whole bundle or none
     with staged(folder, bundle_of_ours) as aside:
-        inside = parts.inside(aside / "packages")
-        inside.vocoder.parent.mkdir(parents=True)
-        for path, place in zip(parts.all, inside.all, strict=True):
-            part = Manifest.load(path)
-            part.verify()
-            copy = shutil.copytree if part.package_path.is_dir() else shutil.copy
-            copy(part.package_path, place.with_name(part.package))
-            shutil.copy(path, place)
+        packages_folder = aside / "packages"
+        packages_folder.mkdir(parents=True)
+        encoders = [copied(encoder, packages_folder) for encoder in encoders]
+        vocoder = copied(vocoder, packages_folder)
+        g2p = g2p and copied(g2p, packages_folder)
         (aside / VOCABULARY).write_text(json_text(checkpoint.config.vocab), encoding="utf-8")
         (aside / VOICES).mkdir()
         for name in checkpoint.voices:
-            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(
-                encoded(checkpoint.voice(name).numpy())
-            )
+            content = encoded(checkpoint.voice(name).numpy())
+            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(content)
         if words_only:
             for dialect in dialects or dialects_for(checkpoint.voices):
                 write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
@@ -137,45 +129,40 @@ def write_bundle(
         _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
         # vectors come from the copies inside, so that what is checked is what ships
         voice = checkpoint.voice(checkpoint.voices[0]).numpy()
-        chain, made_of = chain_in(inside, checkpoint.config.vocab, voice)
+        chain, made_of = opened_chain(encoders, vocoder, checkpoint.config.vocab, voice)
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, made_of)
         # a product needs both decisions: the level's, and that of the whole chain
         withheld = withheld_for(decision, level)
         if product:
             withheld = withheld or unattested(product[0], PRODUCT_COMMAND)
-        assembly = Assembly.of(aside, inside, checkpoint.as_source, withheld)
-        assembly.save()
-        # a bundle reads text by rules or by a lexicon: the other's line goes
-        absent = f"| {TEXT if words_only else LEXICON}/"
-        contents = [line for line in CONTENTS if not line.startswith(absent)]
-        whole = ""
-        if product:
-            name, verdict = product[1]["product"], product[1]["verdict"]
-            whole = f"The whole chain, {name}, against the fp32 chain: {verdict}."
-        with readable(path, "run `kokoro-ane release` again"):
-            card = model_card(assembly.data, decision, level, contents, whole)
+        # one package that may not be released withholds the whole bundle
+        if not all(part.releasable for part in (*encoders, vocoder)):
+            withheld = not_releasable(checkpoint.name)
+        data = assemble(aside, encoders, vocoder, g2p, checkpoint.as_source, withheld)
+        (aside / NAME).write_text(json_text(data), encoding="utf-8")
+        card = model_card(decision_path, data, decision, level, product and product[1])
         (aside / CARD).write_text(card, encoding="utf-8")
-        _write_sums(aside)
+        write_sums(aside)
 
 
-def parts_of(request: Request, runtime: str, words_only: bool) -> Parts:
-    """What a bundle is made of in a build folder. InputError names the command for what is missing,
-    or a runtime that opens no files.
+def copied(manifest: Manifest, folder: Path) -> Manifest:
+    """Copy a package, after its hash was verified, with its manifest into `folder`; return the
+    manifest there.
     """
-    g2p = request.build / f"{G2P_NAME}.json"
-    has_g2p = words_only and RUNTIMES[runtime].packages and g2p.is_file()
-    return Parts(*files_of(runtime, request), g2p if has_g2p else None)
+    manifest.verify()
+    copy = shutil.copytree if manifest.package_path.is_dir() else shutil.copy
+    copy(manifest.package_path, folder / manifest.package)
+    return replace(manifest, path=Path(shutil.copy(manifest.path, folder)))
 
 
-def chain_in(
-    parts: Parts, vocab: dict[str, int], voice: np.ndarray
+def opened_chain(
+    encoders: Sequence[Manifest], vocoder: Manifest, vocab: dict[str, int], voice: np.ndarray
 ) -> tuple[Chain, dict[str, str]]:
-    """The packages opened from where they lie by who executes them here, and their hashes by
-    name.
+    """The packages, opened where they lie by the runtime that executes them here, and their hashes
+    by name.
     """
-    opened = module_of(runtime_for(Manifest.load(parts.vocoder).package)).open_manifests(
-        parts.encoders, parts.vocoder
-    )
+    module = module_of(runtime_for(vocoder.package))
+    opened = module.open_manifests(tuple(one.path for one in encoders), vocoder.path)
     return Chain(vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
@@ -198,8 +185,8 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
     (folder / NOTICES).write_text(LICENSED.format(weights=weights, words=words), encoding="utf-8")
 
 
-def _write_sums(folder: Path) -> None:
-    """In the format of sha256sum -c."""
+def write_sums(folder: Path) -> None:
+    """Write SHA256SUMS of every file, in the format of sha256sum -c."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
@@ -228,17 +215,19 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
             raise InputError(
                 f"{folder / name} was changed after the bundle was written: bundle again"
             )
-    assembly = Assembly.load(folder / NAME)
-    assembly.verify()
-    voices, data = sorted((folder / VOICES).iterdir()), assembly.data
+    data = read_assembly(folder)
+    verify_assembly(folder, data, sums)
+    voices = sorted((folder / VOICES).iterdir())
     for path in voices:
         if not np.isfinite(decoded(path.read_bytes())).all():
             raise InputError(f"{path} holds NaN or infinity: bundle again")
     # from here on the bundle is used as an app uses it: opened by its manifest, and run
-    encoders = tuple(folder / entry["file"] for entry in data["encoder"])
-    parts = Parts(encoders, folder / data["vocoder"]["file"])
+    *encoders, vocoder = [
+        Manifest.load(folder / entry["file"]) for entry in (*data["encoder"], data["vocoder"])
+    ]
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
-    chain, packages = chain_in(parts, vocab, read_npy(folder / VECTORS / VOICE))
+    voice = read_npy(folder / VECTORS / VOICE)
+    chain, packages = opened_chain(encoders, vocoder, vocab, voice)
     rows = check_vectors(folder / VECTORS, chain, packages)
     missed = next((row for row in rows if row.verdict != GOOD), None)
     if missed is not None:

@@ -1,7 +1,8 @@
-"""BUILD/release/decision.json, read as far as a bundle needs it, and the model card that tells it.
+"""BUILD/release/decision.json, read as far as a bundle needs it, and the model card that shows it.
 
-decision, level = decision_for(Path("build/release/decision.json"), manifest.package_sha256)
-card = model_card(assembly.data, decision, level, contents)
+path = Path("build/release/decision.json")
+decision, level = decision_for(path, manifest.package_sha256)
+card = model_card(path, data, decision, level)
 """
 
 import re
@@ -16,25 +17,78 @@ from kokoro_ane.runtimes.registry import PACKAGE
 # 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with
 # its interval; 2: facts read off the package
 FORMAT, PRODUCT_FORMAT = 4, 1
-NOT_JUDGED = (
-    "Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its"
-    " quality."
-)
+AGAIN = "run `kokoro-ane release` again"
 
-CARD_END = """
+CARD = """\
+# Kokoro text-to-speech for {{ "Core ML" if core_ml else "ONNX Runtime" }}: \
+{{ data.checkpoint.name }}, {{ data.method }}
+
+{% if not data.releasable %}
+**NOT RELEASABLE.** Made to try the tools; do not ship this: {{ data.withheld }}.
+
+{% endif %}
+Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder), features to \
+a waveform (vocoder).
+
+| package | MB | target | runs on | SHA-256 |
+| --- | --- | --- | --- | --- |
+{% for part, units in parts %}
+| {{ part.package }} | {{ "%.2f" | format(part.package_bytes / 1e6) }} | {{ part.target }} | \
+{{ units }} | `{{ part.package_sha256[:16] }}` |
+{% endfor %}
+
+## Quality
+
+{% if level %}
+{{ level.verdict }}: {{ level.reasons | join("; ") }}.
+
+Judged on {{ level.clips | length }} held-out sentences, executed package against fp32 PyTorch \
+with the same noise, {{ decision.provenance.precision }} precision; commit \
+{{ short(decision.provenance.commit) }}. `kokoro-ane release`:
+
+| level | MB | PESQ mean / worst | MCD dB | verdict |
+| --- | --- | --- | --- | --- |
+{% for one in decision.levels if one.get("summary") %}
+{% set pesq, mcd_db = one.summary.pesq, one.summary.mcd_db %}
+| {{ "**%s**" % one.method if one.method == data.method else one.method }} | \
+{{ "%.2f" | format(one.bytes / 1e6) }} | \
+{{ "%.2f / %.2f" | format(pesq.mean, pesq.worst) }} | {{ "%.2f" | format(mcd_db.mean) }} | \
+{{ one.verdict }}{{ ": " if one.broken }}{{ one.broken | join(", ") }} |
+{% endfor %}
+{% else %}
+Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its quality.
+{% endif %}
+{% if product %}
+
+The whole chain, {{ product.product }}, against the fp32 chain: {{ product.verdict }}.
+{% endif %}
+
 ## Not measured
 
 No Apple device was used: latency, placement and memory on a device are not known.
 
 ## Contents
 
-{contents}
+| | |
+| --- | --- |
+| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |
+| manifest.json | what belongs together, with shapes, buckets and hashes |
+| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |
+| vocabulary.json | phoneme symbol to id |
+{% if data.lexicon %}
+| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, \
+tab-separated |
+{% else %}
+| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, \
+and texts to check a port by |
+{% endif %}
+| vectors/ | inputs and outputs of every step of the chain |
 
 Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with
 
     kokoro-ane bundle --verify FOLDER
 
-Checkpoint: `{checkpoint_sha256}` over weights, config and voices. Licences: LICENSES.md.
+Checkpoint: `{{ data.checkpoint.sha256 }}` over weights, config and voices. Licences: LICENSES.md.
 """
 
 
@@ -102,7 +156,7 @@ def decision_for(
     if not path.is_file():
         return None, None
     decision = read_decision(path)
-    with readable(path, "run `kokoro-ane release` again"):
+    with readable(path, AGAIN):
         for level in decision["levels"]:
             made_from = level.get("provenance") or {}
             if made_from.get("package_sha256") == package_sha256:
@@ -110,78 +164,28 @@ def decision_for(
     return decision, None
 
 
-def decision_table(decision: Mapping[str, Any], chosen: str) -> list[str]:
-    """Every level that was judged; the bundled one in bold."""
-    lines = [
-        "| level | MB | PESQ mean / worst | MCD dB | verdict |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for level in decision["levels"]:
-        if not level.get("summary"):
-            continue
-        name = f"**{level['method']}**" if level["method"] == chosen else level["method"]
-        pesq, mcd = level["summary"]["pesq"], level["summary"]["mcd_db"]
-        broken = f": {', '.join(level['broken'])}" if level["broken"] else ""
-        lines.append(
-            f"| {name} | {level['bytes'] / 1e6:.2f} | {pesq['mean']:.2f} / {pesq['worst']:.2f} |"
-            f" {mcd['mean']:.2f} | {level['verdict']}{broken} |"
-        )
-    return lines
-
-
 def model_card(
-    data: dict[str, Any],
+    path: Path,
+    data: Mapping[str, Any],
     decision: Mapping[str, Any] | None,
     level: Mapping[str, Any] | None,
-    contents: list[str],
-    whole: str = "",
+    product: Mapping[str, Any] | None = None,
 ) -> str:
-    """Markdown. data: the assembly's; whole: what is said of the whole chain."""
-    name, method = data["checkpoint"]["name"], data["method"]
+    """Return the model card in Markdown. path: of the decision. data: the bundle's manifest.json.
+    product: what is bundled whole, of the product decision. Raises InputError for a decision that
+    lacks what is shown.
+    """
+    from jinja2 import Environment, StrictUndefined, UndefinedError
+
     core_ml = data["vocoder"]["package"].endswith(PACKAGE)
     places = ("CPU and GPU; CPU on the M5", "Neural Engine, CPU") if core_ml else ("CPU", "CPU")
     parts = [*((entry, places[0]) for entry in data["encoder"]), (data["vocoder"], places[1])]
-    parts += [(data["g2p"], "CPU")] if "package" in data["g2p"] else []
-    packages = [
-        f"| {entry['package']} | {entry['package_bytes'] / 1e6:.2f} | {entry['target']} | {units} |"
-        f" `{entry['package_sha256'][:16]}` |"
-        for entry, units in parts
-    ]
-    quality = [NOT_JUDGED]
-    if decision is not None and level is not None:
-        quality = [*_judged(decision, level), "", *decision_table(decision, method)]
-    warning: tuple[str, ...] = ()
-    if not data["releasable"]:
-        why = data["withheld"]
-        warning = (f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {why}.", "")
-    lines = [
-        f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}",
-        "",
-        *warning,
-        "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder),"
-        " features to a waveform (vocoder).",
-        "",
-        "| package | MB | target | runs on | SHA-256 |",
-        "| --- | --- | --- | --- | --- |",
-        *packages,
-        "",
-        "## Quality",
-        "",
-        *quality,
-        *(("", whole) if whole else ()),
-        CARD_END.format(
-            contents="\n".join(contents), checkpoint_sha256=data["checkpoint"]["sha256"]
-        ),
-    ]
-    return "\n".join(lines)
-
-
-def _judged(decision: Mapping[str, Any], level: Mapping[str, Any]) -> list[str]:
-    clips, provenance = len(level["clips"]), decision["provenance"]
-    return [
-        f"{level['verdict']}: {'; '.join(level['reasons'])}.",
-        "",
-        f"Judged on {clips} held-out sentences, executed package against fp32 PyTorch with the"
-        f" same noise, {provenance['precision']} precision; commit"
-        f" {short(provenance['commit'])}. `kokoro-ane release`:",
-    ]
+    if "package" in data["g2p"]:
+        parts.append((data["g2p"], "CPU"))
+    template = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    ).from_string(CARD, globals={"short": short})
+    with readable(path, AGAIN, UndefinedError):
+        return template.render(
+            core_ml=core_ml, data=data, parts=parts, decision=decision, level=level, product=product
+        )

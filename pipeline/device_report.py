@@ -1,4 +1,4 @@
-"""What one Mac says of packages, in one file without anything personal; and, anywhere, its times
+"""Measure packages on a Mac, in one file without anything personal; and, anywhere, show its times
 beside what the packages compute and move.
 
     # on a Mac
@@ -6,8 +6,8 @@ beside what the packages compute and move.
     # anywhere
     kokoro-ane device-report --read device.json --build build
 
-Each of several packages is opened by a process of its own, because Core ML was reported to abort
-one at load. Every enumerated shape of a package: nearness in dB of each output to the package as
+Each package is opened by a process of its own, because Core ML was reported to abort one at load.
+Every enumerated shape of a package: nearness in dB of each output to the package as
 mlprogram executes it, on seeded noise; Core ML's placement; load time, 3 warm-ups and 10
 predictions for each choice of compute units; or Core ML's refusal. --read finds the packages by
 hash, and prints operations, multiply-accumulates and bytes moved beside the times of CPU and Neural
@@ -18,10 +18,7 @@ A pipe's last line is one JSON object.
 
 import platform
 import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -39,12 +36,10 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from mlprogram.errors import ProgramError
 
 if TYPE_CHECKING:
-    from mlprogram.examine.device import CoreML
     from mlprogram.examine.profile import OpenProgram
 
 FORMAT, LARGEST_DB = 2, 200.0  # 2: rows name their function
 PLACED = "CPU_AND_NE"  # the compute units that a placement is forecast for
-COMMAND = (sys.executable, "-m", "kokoro_ane.pipeline.device_report")
 
 
 class Timed(TypedDict):
@@ -96,106 +91,99 @@ class DeviceOptions(CommandOptions):
     build: Path = build_option("--read: folder with the packages")
 
 
-def refused_row(
-    program: "OpenProgram", shapes: dict[str, tuple[int, ...]], refused: str | None = None
-) -> Row:
-    """Nothing but why; a row to be filled in where it was not refused."""
+def empty_row(program: "OpenProgram", shapes: dict[str, tuple[int, ...]]) -> Row:
+    """A row without any measurement."""
     return Row(
         function=program.function.name,
         shapes={tensor: list(shape) for tensor, shape in shapes.items()},
-        refused=refused,
+        refused=None,
         near_db={},
         placement={},
         timings={},
     )
 
 
-def measured_row(
-    core_ml: "CoreML", program: "OpenProgram", shapes: dict[str, tuple[int, ...]]
-) -> Row:
-    """What Core ML says of one shape."""
+def measured(package: Path) -> Measured:
+    """Measure a package by Core ML in this process: one row for each enumerated shape."""
     import numpy as np
 
-    from kokoro_ane.core.checks import snr_db
+    from kokoro_ane.core.checks import open_functions, snr_db
     from kokoro_ane.core.contract import MAIN
+    from kokoro_ane.core.manifest import package_sha256
     from mlprogram import MLModel
-    from mlprogram.examine.device import measure
+    from mlprogram.examine import device
 
-    name, row = program.function.name, refused_row(program, shapes)
-    try:
-        facts = measure(core_ml, program, shapes)
-    except ProgramError as problem:
-        row["refused"] = str(problem.__cause__ or problem)[:300]
-        return row
-    model = MLModel(str(program.package.path), function_name=None if name == MAIN else name)
-    executed: Any = model.predict(dict(facts.inputs))
-    for tensor, measured in facts.outputs.items():
-        # JSON has no infinity
-        db = np.nan_to_num(snr_db(executed[tensor], measured), nan=-LARGEST_DB)
-        row["near_db"][tensor] = float(db.clip(-LARGEST_DB, LARGEST_DB))
-    row["placement"] |= facts.placement
-    for units, timing in facts.timings.items():
-        row["timings"][units] = Timed(load_ms=timing.load_ms, predict_ms=list(timing.predict_ms))
-    return row
+    core_ml, rows = device.load_core_ml(), []
+    assert core_ml is not None  # the command asked for it
+    for program in open_functions(package):
+        name = program.function.name
+        # Core ML plans and times each enumerated shape by itself
+        enumerated = any(len(spec.shapes) > 1 for spec in program.inputs.values())
+        for shapes in program.all_shapes() if enumerated else [program.shapes({})]:
+            row = empty_row(program, shapes)
+            rows.append(row)
+            try:
+                facts = device.measure(core_ml, program, shapes)
+            except ProgramError as problem:
+                row["refused"] = str(problem.__cause__ or problem)[:300]
+                continue
+            model = MLModel(str(package), function_name=None if name == MAIN else name)
+            executed: Any = model.predict(dict(facts.inputs))
+            for tensor, output in facts.outputs.items():
+                # JSON has no infinity
+                db = np.nan_to_num(snr_db(executed[tensor], output), nan=-LARGEST_DB)
+                row["near_db"][tensor] = float(db.clip(-LARGEST_DB, LARGEST_DB))
+            row["placement"] |= facts.placement
+            for units, timing in facts.timings.items():
+                row["timings"][units] = Timed(
+                    load_ms=timing.load_ms, predict_ms=list(timing.predict_ms)
+                )
+    return Measured(package=package.name, sha256=package_sha256(package), rows=rows)
 
 
-def measured(core_ml: "CoreML", packages: Sequence[Path], system: str) -> Report:
-    """The report of this machine."""
+def measured_apart(package: Path, measure: Callable[[Path], Measured] = measured) -> Measured:
+    """Measure a package in a process of its own. One that ends its process has one row, which says
+    so.
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    from kokoro_ane.core.checks import open_functions
+    from kokoro_ane.core.manifest import package_sha256
+
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        try:
+            return process.submit(measure, package).result()
+        except BrokenProcessPool:
+            program = open_functions(package)[0]
+            row = empty_row(program, program.shapes({}))
+            row["refused"] = "the process that opened it was ended"
+            return Measured(package=package.name, sha256=package_sha256(package), rows=[row])
+
+
+def report_of(packages: Sequence[Path]) -> Report:
+    """Measure packages on this machine. Raises InputError off a Mac."""
     import resource
     from importlib.metadata import version
 
-    from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.core.manifest import package_sha256
+    from mlprogram.examine import device
 
-    entries: list[Measured] = []
-    for package in packages:
-        rows = []
-        for program in open_functions(package):
-            # one row for each enumerated shape: Core ML plans and times each by itself
-            enumerated = any(len(spec.shapes) > 1 for spec in program.inputs.values())
-            for shapes in program.all_shapes() if enumerated else [program.shapes({})]:
-                rows.append(measured_row(core_ml, program, shapes))
-        entries.append({"package": package.name, "sha256": package_sha256(package), "rows": rows})
+    core_ml = device.load_core_ml()
+    if core_ml is None or not packages:
+        raise InputError(
+            "device-report measures packages on a Mac: name them there, or --read a file that it"
+            " wrote"
+        )
     return Report(
         format=FORMAT,
         chip=core_ml.chip,
-        system=system,
+        system=f"macOS {platform.mac_ver()[0]}",
         coremltools=version("coremltools"),
-        # bytes on macOS
-        peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-        packages=entries,
+        packages=[measured_apart(package) for package in packages],
+        # of the largest process that measured, in bytes on macOS
+        peak_mib=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,
     )
-
-
-def measured_apart(packages: Sequence[Path], command: Sequence[str] = COMMAND) -> Report:
-    """The reports of `command`, run for one package after the other, as one. A package that ends
-    its process has one row, which says so. Raises InputError as the command does.
-    """
-    from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.core.manifest import package_sha256
-
-    parts: list[Report] = []
-    entries: list[Measured] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for package in packages:
-            out = Path(folder) / "device.json"
-            arguments = [*command, str(package), "--out", str(out)]
-            run = subprocess.run(arguments, capture_output=True, text=True)
-            if run.returncode == EXIT_GOOD:
-                parts.append(read_report(out))
-                entries += parts[-1]["packages"]
-                continue
-            if run.returncode > 0:
-                raise InputError(f"{package}: {(run.stderr.splitlines() or ['no reason'])[-1]}")
-            program = open_functions(package)[0]
-            reason = f"the process that opened it ended by signal {-run.returncode}"
-            row = refused_row(program, program.shapes({}), reason)
-            sha256 = package_sha256(package)
-            entries.append({"package": package.name, "sha256": sha256, "rows": [row]})
-    if not parts:
-        raise InputError(f"Core ML ended the process of every package, {packages[0]} first")
-    peak_mib = max(part["peak_mib"] for part in parts)
-    return parts[0] | {"packages": entries, "peak_mib": peak_mib}
 
 
 def read_report(path: Path) -> Report:
@@ -222,7 +210,7 @@ def read_report(path: Path) -> Report:
 
 
 def chip_of(report: Report) -> str:
-    """m4 of "Apple M4 Pro": the rules know no variants."""
+    """The chip of "Apple M4 Pro" is m4: the rules know no variants."""
     from mlprogram.examine.rules import load_rules
 
     chips = load_rules().chips
@@ -286,7 +274,7 @@ HEADINGS = (
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """One row for people."""
+    """A row of the table."""
     low, high = row["forecast_on_engine"]
     ms, engine, near = "refused", "-", "-"
     if row["refused"] is None:
@@ -313,21 +301,11 @@ def main(argv: list[str] | None = None) -> int:
             short = {"chip": report["chip"], "refused": refused, "rows": rows}
             meaning = "a package was refused" if refused else "every package ran"
             return conclude(options, short, EXIT_REJECTED * refused, meaning)
-        from kokoro_ane.core.staging import json_of, write_json
-        from mlprogram.examine.device import load_core_ml
-
-        core_ml = load_core_ml()
-        if core_ml is None or not options.packages:
-            raise InputError(
-                "device-report measures packages on a Mac: name them there, or --read a file that"
-                " it wrote"
-            )
-        if len(options.packages) > 1:
-            report = measured_apart(options.packages)
-        else:
-            report = measured(core_ml, options.packages, f"macOS {platform.mac_ver()[0]}")
+        report = report_of(options.packages)
     except ProgramError as problem:
         raise InputError(str(problem)) from None
+    from kokoro_ane.core.staging import json_of, write_json
+
     write_json(options.out, report, json_of("chip", "packages"))
     count = sum(len(package["rows"]) for package in report["packages"])
     meaning = f"measured; send {options.out}, or --read it beside the same packages"

@@ -22,17 +22,21 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import (
     COLUMNS_PER_FRAME,
     DEFAULT_BUCKETS,
+    FRAMES_PER_SECOND,
     TOKEN_BUCKETS,
     PackedLayout,
     bucket_for,
 )
+from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
+from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import (
     FROM_IDS,
     AlignmentLimits,
     Buckets,
     EncoderBackend,
-    Encoding,
+    check_speed,
+    input_ids,
 )
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.pipeline.step_comparison import (
@@ -67,7 +71,6 @@ ORDER = (
     "energy",
     "asr",
     "spectrum",
-    "trunk",
     "waveform",
     "chain",
 )
@@ -79,9 +82,8 @@ FROM = {
     "f0_hz": ("frames",),
     "energy": ("frames",),
     "asr": ("durations", "text"),
-    "waveform": ("trunk",),
 }
-# dB. spectrum, trunk and waveform run on upstream's own inputs; `chain` is the waveform of the
+# dB. spectrum and waveform run on upstream's own inputs; `chain` is the waveform of the
 # whole chain on its own inputs, and has no limit: the last bits of F0 decide the phase of nearly
 # silent bins. Upstream sums the source's phase in float32: 40 for its spectrum.
 FLOAT64 = dict.fromkeys(ORDER, 80.0) | {"durations": EQUAL}
@@ -105,6 +107,16 @@ class UtteranceInputs:
     speed: float
     seed: int
 
+    @classmethod
+    def of(
+        cls, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float = 1.0, seed: int = 0
+    ) -> "UtteranceInputs":
+        """What is said: phonemes of the vocabulary, in the voice of a pack [510, 1, 256]. Raises
+        InputError.
+        """
+        ids = input_ids(phonemes, checkpoint.config.vocab)
+        return cls(ids, style_row(pack, len(phonemes)), check_speed(speed), seed)
+
     def inputs(self, dtype: torch.dtype) -> Tensors:
         """What the steps start from, in the dtype to compute in."""
         half = self.style.shape[1] // 2
@@ -120,7 +132,7 @@ class UtteranceInputs:
 
 class TorchBackend:
     """A VocoderBackend: the module that is exported, padded to the default buckets and masked, in
-    any dtype; the trunk is kept.
+    any dtype.
     """
 
     arrays = False
@@ -128,10 +140,6 @@ class TorchBackend:
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source, self.buckets = vocoder.generator.m_source.host, BUCKETS.frames
         self.packed = PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
-        self.trunk: Tensor | None = None  # [1, C, 1, 120 B + 1]
-        vocoder.generator.conv_post.register_forward_pre_hook(
-            lambda _module, inputs: setattr(self, "trunk", inputs[0])
-        )
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, B + 1]."""
@@ -147,11 +155,19 @@ def upstream_run(
     checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype
 ) -> Intermediates:
     """KModel.forward_with_tokens, unmodified, complex path, with the noise of the seed injected."""
+    model, longest = upstream_of(checkpoint).to(dtype), BUCKETS.frames[-1]
+
     # the noise is drawn by frames, because upstream alone knows how many there will be
-    model = upstream_of(checkpoint).to(dtype)
-    with injected_noise(
-        lambda frames: torch.from_numpy(gaussian_noise(frames, spoken.seed)), BUCKETS.frames[-1]
-    ):
+    def noise(frames: int) -> Tensor:
+        if frames > longest:
+            spoken_s, most_s = frames / FRAMES_PER_SECOND, longest / FRAMES_PER_SECOND
+            raise InputError(
+                f"upstream speaks for {spoken_s:.1f} s, the longest bucket holds {most_s:.1f} s:"
+                " split the text"
+            )
+        return torch.from_numpy(gaussian_noise(frames, spoken.seed))
+
+    with injected_noise(noise):
         tensors = upstream_intermediates(
             model, torch.tensor([spoken.ids]), spoken.style.to(dtype), spoken.speed
         )
@@ -161,7 +177,7 @@ def upstream_run(
     selected["frames"] = tensors["frames"][..., :width].transpose(1, 2)
     names = ["durations", "text", "asr", "f0_hz", "energy"]
     if not isinstance(model.decoder, Silence):
-        names += ["spectrum", "trunk", "waveform"]
+        names += ["spectrum", "waveform"]
         tensors["chain"] = tensors["waveform"]
     return _arrays(
         selected | {name: tensors[name] for name in (*names, "chain") if name in tensors}
@@ -184,14 +200,9 @@ def torch_run(
         getattr(encoder, name).register_forward_hook(partial(keep, name))
     limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
     backend = EncoderBackend(torch_functions(encoder), limits, BUCKETS)
-    if "spectrum" not in reference:
-        encoded = run_steps(FROM_IDS, Encoding(backend), spoken.inputs(dtype))
-        return _arrays(outputs) | _encoded(encoded)
     vocoder = TorchBackend(Vocoder.of(checkpoint).to(dtype), checkpoint.config.hidden_dim)
     tensors = chain_run(backend, vocoder, spoken, dtype, reference)
-    columns = tensors["spectrum"].shape[-1]
-    assert vocoder.trunk is not None  # the chain has just run
-    return _arrays(outputs) | tensors | {"trunk": vocoder.trunk[:, :, 0, :columns].numpy()}
+    return _arrays(outputs) | tensors
 
 
 @torch.no_grad()
@@ -206,13 +217,16 @@ def chain_run(
     reference's, spectrum included.
 
     The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads
-    phases, so a stage can be judged only on equal inputs. The second run comes last: what a backend
-    keeps (the trunk) is of that.
+    phases, so a stage can be judged only on equal inputs.
     """
     chain = Chain({}, np.zeros(0, np.float32), encoder, vocoder)
     inputs = spoken.inputs(dtype)
     free = run_steps((*FROM_IDS, *VOCODER_STEPS), chain, inputs)
-    tensors = _encoded(free) | {"chain": free["waveform"]}
+    frames = free["asr"].shape[-1]
+    tensors = {name: free[name] for name in OF_THE_ENCODER} | {"chain": free["waveform"]}
+    # without the mask and the padding
+    tensors["text"] = free["text"][:, :, 0]
+    tensors["frames"] = free["frames"][:, :-1, 0, :frames]
     if "spectrum" not in reference:
         return tensors
     # upstream's own tensors, so that the second run differs by this stage alone
@@ -221,15 +235,6 @@ def chain_run(
     rendered = run_steps(SOURCE_STEPS, chain, inputs | {name: theirs[name] for name in names[:3]})
     tensors["spectrum"] = rendered["spectrum"]
     return tensors | {"waveform": run_steps(RENDER_STEPS, chain, inputs | theirs)["waveform"]}
-
-
-def _encoded(tensors: Tensors) -> Intermediates:
-    frames = tensors["asr"].shape[-1]
-    encoded = {name: tensors[name] for name in OF_THE_ENCODER}
-    # without the mask and the padding
-    encoded["text"] = encoded["text"][:, :, 0]
-    encoded["frames"] = encoded["frames"][:, :-1, 0, :frames]
-    return encoded
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> Intermediates:

@@ -1,5 +1,5 @@
 """One function of g2p as bytes: names resolved to slots or constants, statements and expressions in
-the order a port reads them.
+the order in which a port reads them.
 
     lowered(function, pool)     # name, arguments, slots, body
 
@@ -13,50 +13,37 @@ import builtins
 import functools
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-(
-    CONST,
-    LOCAL,
-    OUTER,
-    ATTR,
-    INDEX,
-    SLICE,
-    CALL,
-    METHOD,
-    BINARY,
-    COMPARE,
-    AND,
-    OR,
-    NOT,
-    IF_ELSE,
-    BUILD,
-    BUILD_DICT,
-    JOIN,
-    COMPREHENSION,
-    CLOSURE,
-    NEGATIVE,
-    STARRED,
-    NOTHING,
-) = range(22)
-(
-    EXPRESSION,
-    ASSIGN,
-    AUGMENT,
-    RETURN,
-    IF,
-    FOR,
-    WHILE,
-    BREAK,
-    CONTINUE,
-    RAISE,
-    YIELD,
-    YIELD_FROM,
-    PASS,
-) = range(13)
+# The byte of a name is its place in its line: expressions, statements, constants, patterns.
+CODES = {
+    name: code
+    for names in (
+        "CONST LOCAL OUTER ATTR INDEX SLICE CALL METHOD BINARY COMPARE AND OR NOT IF_ELSE BUILD"
+        " BUILD_DICT JOIN COMPREHENSION CLOSURE NEGATIVE STARRED",
+        "EXPRESSION ASSIGN AUGMENT RETURN IF FOR WHILE BREAK CONTINUE RAISE YIELD YIELD_FROM",
+        "NONE TRUE FALSE INT FLOAT TEXT TUPLE LIST DICT SET PATTERN FUNCTION BOUND PARTIAL BUILTIN"
+        " CLASS OBJECT NATIVE REMEMBERS",
+        "R_LITERAL R_NOT_LITERAL R_SET R_AT R_BRANCH R_GROUP R_GREEDY R_LAZY R_POSSESSIVE R_ATOMIC"
+        " R_AHEAD R_BEHIND R_BACK R_SHARED",
+    )
+    for code, name in enumerate(names.split())
+}
+# Nodes that are written as their code and these of their fields.
+PLAIN: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Expr: ("EXPRESSION", "value"),
+    ast.Return: ("RETURN", "value"),
+    ast.If: ("IF", "test", "body", "orelse"),
+    ast.Break: ("BREAK",),
+    ast.Continue: ("CONTINUE",),
+    ast.Yield: ("YIELD", "value"),
+    ast.YieldFrom: ("YIELD_FROM", "value"),
+    ast.IfExp: ("IF_ELSE", "test", "body", "orelse"),
+    ast.Starred: ("STARRED", "value"),
+}
 OPERATORS, COMPARISONS = (
     [getattr(ast, name) for name in names.split()]
     for names in (
@@ -64,9 +51,13 @@ OPERATORS, COMPARISONS = (
         "Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn",
     )
 )
-KINDS = {ast.ListComp: 0, ast.GeneratorExp: 0, ast.SetComp: 1, ast.DictComp: 2}
+LOGIC = {ast.And: "AND", ast.Or: "OR", ast.Not: "NOT", ast.USub: "NEGATIVE"}
+COMPREHENSIONS = {ast.ListComp: 0, ast.GeneratorExp: 0, ast.SetComp: 1, ast.DictComp: 2}
 STOPS = {"any": 3, "all": 4, "next": 5}  # a comprehension that may end early
 BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
+
+
+OWN = "kokoro_ane"  # functions and classes of this package are written, others are named
 
 
 class Unsupported(Exception):
@@ -82,9 +73,13 @@ def number(value: int) -> bytes:
     return bytes((*out, value))
 
 
-def op(*parts: int | bytes) -> bytes:
-    """Single bytes and sequences, one behind the other."""
-    return b"".join(part if isinstance(part, bytes) else bytes((part,)) for part in parts)
+def op(*parts: str | int | bytes) -> bytes:
+    """Join parts: bytes as they are, a name of CODES or a small number as one byte."""
+    contents = []
+    for part in parts:
+        code = CODES[part] if isinstance(part, str) else part
+        contents.append(code if isinstance(code, bytes) else bytes([code]))
+    return b"".join(contents)
 
 
 def signed(value: int) -> bytes:
@@ -96,60 +91,60 @@ def string(text: str) -> bytes:
     return number(len(content)) + content
 
 
-def listed(items: "list[bytes]") -> bytes:
+def listed(items: Sequence[bytes]) -> bytes:
     return number(len(items)) + b"".join(items)
 
 
 @functools.cache
 def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
-    """Functions of a file by name and first line."""
-    nodes = ast.walk(ast.parse(Path(path).read_text(encoding="utf-8")))
-    made = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.Lambda))
-    starts = {
-        node: min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-        for node in made
-    }
-    return {(getattr(node, "name", "<lambda>"), line): node for node, line in starts.items()}
+    """Functions of a file by name and first line, which is that of the first decorator."""
+    functions = {}
+    for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            decorators = getattr(node, "decorator_list", ())
+            line = min(one.lineno for one in (node, *decorators))
+            functions[getattr(node, "name", "<lambda>"), line] = node
+    return functions
 
 
 def lowered(function: types.FunctionType, pool: Any) -> bytes:
-    """Of a function of a module."""
-    code = function.__code__
+    """The bytes of a function of a module."""
+    code, named = function.__code__, function.__kwdefaults__ or {}
     node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
     if code.co_freevars:
         raise Unsupported("free variables")
-    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    return Scope(
-        pool, function.__globals__, node, None, function.__qualname__, function.__kwdefaults__ or {}
-    ).code(defaults)
+    scope = Scope(pool, function.__globals__, node, None, function.__qualname__)
+    return scope.code(function.__defaults__ or (), named)
 
 
 @dataclass
 class Scope:
-    """One function on its way: its names' slots, and its code."""
+    """One function while it is lowered: the slots of its names, and its code."""
 
     pool: Any  # pipeline/rule_program.py's Pool
     environment: dict[str, Any]
     node: Any
     parent: "Scope | None"
     name: str
-    named: dict[str, Any]  # defaults of arguments that are given by name
+    yields: bool = False
 
     def __post_init__(self) -> None:
-        node, self.environment = self.node, dict(self.environment)
-        signature = node.args
+        self.environment = dict(self.environment)
+        self.body = self.node.body
+        if isinstance(self.node, ast.Lambda):
+            self.body = [ast.Return(self.node.body)]
+        signature = self.node.args
         self.plain = [one.arg for one in (*signature.posonlyargs, *signature.args)]
         self.only = [one.arg for one in signature.kwonlyargs]
         if signature.kwarg:
             raise Unsupported("**")
-        # arguments come first, in the order in which a call fills them
         self.slots: dict[str, int] = {}
-        for one in (*self.plain, *self.only, *([signature.vararg.arg] if signature.vararg else ())):
-            self.slots[one] = len(self.slots)
-        self.count = len(self.slots)
+        self.count = 0
         self.inner: list[dict[str, int]] = []  # of comprehensions, the nearest last
-        # then every name that the body assigns, wherever it first does
-        for name in stored(node.body if isinstance(node.body, list) else []):
+        # arguments come first, in the order in which a call fills them; then every name that the
+        # body assigns, wherever it first does
+        rest = [signature.vararg.arg] if signature.vararg else []
+        for name in (*self.plain, *self.only, *rest, *assigned(self.body)):
             if name not in self.slots:
                 self.slots[name] = self.slot()
 
@@ -157,307 +152,235 @@ class Scope:
         self.count += 1
         return self.count - 1
 
-    def code(self, defaults: tuple[Any, ...]) -> bytes:
-        """Name, kinds of arguments with the last ones' defaults, slots, whether it yields, body."""
-        body = self.node.body if isinstance(self.node.body, list) else [ast.Return(self.node.body)]
-        lowered_body = self.op(body)
-        plain = len(defaults) - len(self.named)
-        head = self.pool.all(self.plain) + self.pool.all(defaults[:plain])
-        head += listed(
-            [
-                self.pool.at(one)
-                + (b"\1" + self.pool.at(self.named[one]) if one in self.named else b"\0")
-                for one in self.only
-            ]
-        )
-        yields = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walked(self.node))
+    def code(self, defaults: tuple[Any, ...] = (), named: dict[str, Any] | None = None) -> bytes:
+        """Name, kinds of arguments with the last ones' defaults, slots, whether it yields, body.
+        named: defaults of arguments that are given by name.
+        """
+        body = self.op(self.body)
+        head = self.pool.all(self.plain) + self.pool.all(defaults)
+        only = []
+        for name in self.only:
+            preset = b"\1" + self.pool.at(named[name]) if named and name in named else b"\0"
+            only.append(self.pool.at(name) + preset)
         has_rest = self.node.args.vararg is not None
-        return op(string(self.name), 1, head, has_rest, yields, number(self.count), lowered_body)
+        head += listed(only) + op(has_rest, self.yields)
+        return op(string(self.name), 1, head, number(self.count), body)
 
-    def op(self, *parts: "int | bytes | ast.expr | list[Any] | None") -> bytes:
+    def op(self, *parts: Any) -> bytes:
         """`op`, with expressions and lists of them or of statements in its place."""
         return op(*map(self.lowered, parts))
 
-    def lowered(self, part: Any) -> int | bytes:
+    def lowered(self, part: Any) -> Any:
         if isinstance(part, list):
-            lowered = (
-                self.statement(one) if isinstance(one, ast.stmt) else self.expression(one)
-                for one in part
-            )
-            return listed([one for one in lowered if one])
+            contents = [self.lowered(one) for one in part]
+            return listed([content for content in contents if content])
+        if isinstance(part, ast.stmt):
+            return self.statement(part)
         return self.expression(part) if part is None or isinstance(part, ast.expr) else part
+
+    def fields(self, node: ast.AST) -> bytes:
+        """The code of a node of PLAIN and its fields."""
+        code, *names = PLAIN[type(node)]
+        return self.op(code, *[getattr(node, name) for name in names])
 
     def statement(self, node: ast.stmt) -> bytes:
         match node:
             case ast.Expr(ast.Constant()) | ast.Pass() | ast.Assert() | ast.AnnAssign(value=None):
                 return b""
-            case ast.Expr(ast.Yield(value)):
-                return self.op(YIELD, value)
-            case ast.Expr(ast.YieldFrom(value)):
-                return self.op(YIELD_FROM, value)
-            case ast.Expr(value):
-                return self.op(EXPRESSION, value)
+            case ast.Expr(ast.Yield() | ast.YieldFrom() as inner):
+                self.yields = True
+                return self.fields(inner)
             case ast.Assign(targets, value):
-                return self.op(ASSIGN, value, listed([self.target(one) for one in targets]))
+                return self.op("ASSIGN", value, self.targets(targets))
             case ast.AnnAssign(target, _, value):
-                return self.op(ASSIGN, value, listed([self.target(target)]))
+                return self.op("ASSIGN", value, self.targets([target]))
             case ast.AugAssign(target, operator, value):
-                return self.op(AUGMENT, OPERATORS.index(type(operator)), self.target(target), value)
-            case ast.Return(value):
-                return self.op(RETURN, value)
-            case ast.If(test, body, other):
-                return self.op(IF, test, body, other)
+                code = OPERATORS.index(type(operator))
+                return self.op("AUGMENT", code, self.target(target), value)
             case ast.For(target, source, body, other):
-                return self.op(FOR, source, self.target(target), body, other)
+                return self.op("FOR", source, self.target(target), body, other)
             case ast.While(test, body, []):
-                return self.op(WHILE, test, body)
-            case ast.Break():
-                return self.op(BREAK)
-            case ast.Continue():
-                return self.op(CONTINUE)
-            case ast.Raise(error, _):
-                return self.op(
-                    RAISE, error.args[0] if isinstance(error, ast.Call) and error.args else None
-                )
+                return self.op("WHILE", test, body)
+            case ast.Raise(ast.Call(args=[message, *_]), _):
+                return self.op("RAISE", message)
+            case ast.Raise():
+                return self.op("RAISE", None)
             case ast.ImportFrom(module, names, 0):
                 for one in names:
-                    self.environment[one.asname or one.name] = getattr(
-                        __import__(module or "", fromlist=[one.name]), one.name
-                    )
+                    home = __import__(module or "", fromlist=[one.name])
+                    self.environment[one.asname or one.name] = getattr(home, one.name)
                 return b""
-            case ast.FunctionDef():
+            case ast.FunctionDef(name):
                 return self.op(
-                    ASSIGN, CLOSURE, self.nested(node), listed([self.target(ast.Name(node.name))])
+                    "ASSIGN", "CLOSURE", self.nested(node), self.targets([ast.Name(name)])
                 )
+        if type(node) in PLAIN:
+            return self.fields(node)
         raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
+
+    def targets(self, nodes: list[ast.expr]) -> bytes:
+        return listed([self.target(node) for node in nodes])
 
     def target(self, node: ast.expr) -> bytes:
         match node:
             case ast.Name(name):
                 place = self.place(name)
-                if place is None or place[0]:
-                    raise Unsupported(f"{name} is not this function's own")
-                return self.op(LOCAL, number(place[1]))
+                assert place is not None  # `assigned` gave it a slot
+                return self.op("LOCAL", number(place[1]))
             case ast.Attribute(value, name):
-                return self.op(ATTR, value, self.pool.at(name))
-            case ast.Subscript(value, ast.Slice()):
-                raise Unsupported("a slice is assigned")
-            case ast.Subscript(value, key):
-                return self.op(INDEX, value, key)
+                return self.op("ATTR", value, self.pool.at(name))
+            case ast.Subscript(value, key) if not isinstance(key, ast.Slice):
+                return self.op("INDEX", value, key)
             case ast.Starred(value):
-                return self.op(STARRED, self.target(value))
+                return self.op("STARRED", self.target(value))
             case ast.Tuple(parts) | ast.List(parts):
-                return self.op(BUILD, listed([self.target(one) for one in parts]))
-        raise Unsupported(f"{type(node).__name__} is assigned")
+                return self.op("BUILD", self.targets(parts))
+        raise Unsupported(f"{ast.unparse(node)} is assigned")
 
     def value_of(self, node: ast.expr) -> Any:
-        """What a name, or a module's attribute, is now; MISSING where only the running function
-        knows.
+        """What a constant, a name, or a module's attribute is now; MISSING where only the running
+        function knows.
         """
-        if isinstance(node, ast.Name):
-            if self.place(node.id) is not None:
-                return MISSING
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name) and self.place(node.id) is None:
             return self.environment.get(node.id, getattr(builtins, node.id, MISSING))
         if isinstance(node, ast.Attribute):
             owner = self.value_of(node.value)
-            if isinstance(owner, types.ModuleType) or (
-                isinstance(owner, type) and not owner.__module__.startswith("kokoro_ane")
-            ):
+            is_foreign_class = isinstance(owner, type) and not owner.__module__.startswith(OWN)
+            if isinstance(owner, types.ModuleType) or is_foreign_class:
                 return getattr(owner, node.attr)
         return MISSING
 
     def place(self, name: str) -> tuple[int, int] | None:
-        """How many functions out, and the slot."""
+        """How many functions further out a name has its slot, and the slot."""
         depth, scope = 0, self  # type: tuple[int, Scope | None]
         while scope is not None:
-            for inner in reversed(scope.inner):
-                if name in inner:
-                    return depth, inner[name]
-            if name in scope.slots:
-                return depth, scope.slots[name]
+            for slots in (*reversed(scope.inner), scope.slots):
+                if name in slots:
+                    return depth, slots[name]
             depth, scope = depth + 1, scope.parent
         return None
 
     def expression(self, node: ast.expr | None) -> bytes:
-        if node is None:
-            return self.op(CONST, self.pool.at(None))
+        node = node or ast.Constant(None)
         value = self.value_of(node)
         if value is not MISSING and not isinstance(value, types.ModuleType):
-            return self.op(CONST, self.pool.at(value))
+            return self.op("CONST", self.pool.at(value))
         match node:
-            case ast.Constant(value):
-                return self.op(CONST, self.pool.at(value))
             case ast.Name(name):
                 place = self.place(name)
                 if place is None:
                     raise Unsupported(f"the name {name}")
-                return (
-                    self.op(LOCAL, number(place[1]))
-                    if not place[0]
-                    else self.op(OUTER, number(place[0]), number(place[1]))
-                )
+                depth, slot = place
+                if depth:
+                    return self.op("OUTER", number(depth), number(slot))
+                return self.op("LOCAL", number(slot))
             case ast.Attribute(value, name):
-                return self.op(ATTR, value, self.pool.attribute(name))
+                return self.op("ATTR", value, self.pool.attribute(name))
             case ast.Subscript(value, ast.Slice(lower, upper, step)):
-                return self.op(
-                    SLICE, b"".join(self.expression(one) for one in (value, lower, upper, step))
-                )
+                return self.op("SLICE", value, lower, upper, step)
             case ast.Subscript(value, key):
-                return self.op(INDEX, value, key)
+                return self.op("INDEX", value, key)
             case ast.Call():
                 return self.call(node)
             case ast.BinOp(left, operator, right):
-                return self.op(BINARY, OPERATORS.index(type(operator)), left, right)
+                return self.op("BINARY", OPERATORS.index(type(operator)), left, right)
             case ast.Compare(left, operators, others):
                 pairs = [
-                    self.op(COMPARISONS.index(type(how)), one)
-                    for how, one in zip(operators, others, strict=True)
+                    self.op(COMPARISONS.index(type(operator)), other)
+                    for operator, other in zip(operators, others, strict=True)
                 ]
-                return self.op(COMPARE, left, listed(pairs))
-            case ast.BoolOp(operator, values):
-                return self.op(AND if isinstance(operator, ast.And) else OR, values)
-            case ast.UnaryOp(ast.Not(), value):
-                return self.op(NOT, value)
-            case ast.UnaryOp(ast.USub(), value):
-                return self.op(NEGATIVE, value)
-            case ast.IfExp(test, body, other):
-                return self.op(IF_ELSE, test, body, other)
+                return self.op("COMPARE", left, listed(pairs))
+            case ast.BoolOp(operator, values) | ast.UnaryOp(operator, values):
+                return self.op(LOGIC[type(operator)], values)
             case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
-                return self.op(BUILD, BUILDS[type(node)], parts)
-            case ast.Starred(value):
-                return self.op(STARRED, value)
+                return self.op("BUILD", BUILDS[type(node)], parts)
             case ast.Dict(keys, values):
-                starred = [
-                    self.op(STARRED) if key is None else self.expression(key) for key in keys
-                ]
-                return self.op(
-                    BUILD_DICT,
-                    listed(
-                        [
-                            key + self.expression(one)
-                            for key, one in zip(starred, values, strict=True)
-                        ]
-                    ),
-                )
+                # a dictionary that is unpacked has no key
+                first = [self.op("STARRED" if key is None else key) for key in keys]
+                pairs = [self.op(*pair) for pair in zip(first, values, strict=True)]
+                return self.op("BUILD_DICT", listed(pairs))
             case ast.JoinedStr(parts):
-                return self.op(JOIN, listed([self.part(one) for one in parts]))
+                return self.op("JOIN", listed([self.part(one) for one in parts]))
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
-                return self.comprehension(node, KINDS[type(node)])
+                return self.comprehension(node, COMPREHENSIONS[type(node)])
             case ast.Lambda():
-                return self.op(CLOSURE, self.nested(node))
-        raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
+                return self.op("CLOSURE", self.nested(node))
+        if type(node) in PLAIN:
+            return self.fields(node)
+        raise Unsupported(f"{ast.unparse(node)} in line {node.lineno}")
 
     def part(self, node: ast.expr) -> bytes:
-        """Of an f-string: an expression and its format."""
+        """A part of an f-string: an expression and its format."""
+        form = ""
         if isinstance(node, ast.FormattedValue):
-            spec = ""
             if isinstance(node.format_spec, ast.JoinedStr):
-                spec = node.format_spec.values[0].value  # type: ignore[attr-defined]
-            return self.expression(node.value) + string(
-                "r" if node.conversion == ord("r") else spec
-            )
-        return self.expression(node) + string("")
+                form = node.format_spec.values[0].value  # type: ignore[attr-defined]
+            if node.conversion == ord("r"):
+                form = "r"
+            node = node.value
+        return self.expression(node) + string(form)
 
     def nested(self, node: Any) -> bytes:
-        names = [one.arg for one in node.args.kwonlyargs]
-        if node.args.defaults or names:
+        if node.args.defaults or node.args.kwonlyargs:
             raise Unsupported("defaults of a nested function")
-        inner = Scope(
-            self.pool,
-            self.environment,
-            node,
-            self,
-            f"{self.name}.{getattr(node, 'name', 'lambda')}",
-            {},
-        )
-        return inner.code(())
+        name = f"{self.name}.{getattr(node, 'name', 'lambda')}"
+        return Scope(self.pool, self.environment, node, self, name).code()
 
     def comprehension(self, node: Any, kind: int, default: ast.expr | None = None) -> bytes:
         """Kind, sources with their targets and conditions, what each gives."""
         sources = []
         for one in node.generators:
             source = self.expression(one.iter)
-            self.inner.append({name: self.slot() for name in targets(one.target)})
-            sources.append(
-                source
-                + self.target(one.target)
-                + listed([self.expression(test) for test in one.ifs])
-            )
-        element = (
-            self.expression(node.key) + self.expression(node.value)
-            if isinstance(node, ast.DictComp)
-            else self.expression(node.elt)
-        )
+            # the names of the target have slots while the comprehension is lowered
+            names = [part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)]
+            self.inner.append({name: self.slot() for name in names})
+            sources.append(self.op(source, self.target(one.target), one.ifs))
+        if isinstance(node, ast.DictComp):
+            element = self.op(node.key, node.value)
+        else:
+            element = self.expression(node.elt)
         del self.inner[len(self.inner) - len(sources) :]
-        return self.op(
-            COMPREHENSION,
-            kind,
-            listed(sources),
-            element,
-            self.expression(default) if kind == STOPS["next"] else b"",
-        )
+        preset = self.expression(default) if kind == STOPS["next"] else b""
+        return self.op("COMPREHENSION", kind, listed(sources), element, preset)
 
     def call(self, node: ast.Call) -> bytes:
-        function = node.func
+        function, arguments = node.func, node.args
         name, callee = getattr(function, "id", ""), self.value_of(function)
-        if name in STOPS and node.args and isinstance(node.args[0], ast.GeneratorExp):
-            return self.comprehension(
-                node.args[0], STOPS[name], node.args[1] if len(node.args) > 1 else None
-            )
-        if (
-            getattr(callee, "__module__", "") == "re"
-            and isinstance(function, ast.Attribute)
-            and hasattr(re.Pattern, function.attr)
-        ):
-            try:
-                # a pattern is compiled here, once, and stands in the file as a constant
-                fixed = re.compile(
-                    eval(
-                        compile(ast.Expression(node.args[0]), "<pattern>", "eval"), self.environment
-                    )
-                )
-            except NameError as problem:
-                raise Unsupported(f"a pattern that is made where it runs, {problem}") from None
-            compiled = ast.Constant(fixed)  # type: ignore[arg-type]
-            inner = ast.Call(ast.Attribute(compiled, function.attr), node.args[1:], node.keywords)
-            return self.call(inner)
+        if name in STOPS and arguments and isinstance(arguments[0], ast.GeneratorExp):
+            default = arguments[1] if len(arguments) > 1 else None
+            return self.comprehension(arguments[0], STOPS[name], default)
+        method = getattr(function, "attr", "")
+        if getattr(callee, "__module__", "") == "re" and hasattr(re.Pattern, method):
+            # a pattern is compiled here, once, and stands in the file as a constant
+            source = compile(ast.Expression(arguments[0]), "<pattern>", "eval")
+            fixed: Any = re.compile(eval(source, self.environment))
+            function = ast.Attribute(ast.Constant(fixed), method)
+            return self.call(ast.Call(function, arguments[1:], node.keywords))
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
         named = listed([self.op(self.pool.at(one.arg), one.value) for one in node.keywords])
         if isinstance(function, ast.Attribute) and callee is MISSING:
             name = self.pool.attribute(function.attr)
-            return self.op(METHOD, function.value, name, node.args, named)
-        return self.op(CALL, function, node.args, named)
+            return self.op("METHOD", function.value, name, arguments, named)
+        return self.op("CALL", function, arguments, named)
 
 
-def targets(node: ast.expr) -> list[str]:
-    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-
-
-def walked(node: ast.AST) -> Iterator[ast.AST]:
-    """What is in a function, and in none within it."""
-    for one in ast.iter_child_nodes(node):
-        yield one
-        if not isinstance(one, ast.FunctionDef | ast.Lambda):
-            yield from walked(one)
-
-
-def stored(body: list[ast.stmt]) -> list[str]:
-    """Names that statements assign; those of comprehensions are theirs."""
+def assigned(body: list[ast.stmt]) -> list[str]:
+    """Names that statements assign; those of comprehensions and inner functions are theirs."""
     names: dict[str, None] = {}
 
     def look(node: ast.AST) -> None:
         if isinstance(node, ast.FunctionDef):
             names[node.name] = None
+        elif isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
             return
-        if isinstance(
-            node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-        ):
-            return
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names[node.id] = None
-        for one in ast.iter_child_nodes(node):
-            look(one)
+        else:
+            for one in ast.iter_child_nodes(node):
+                look(one)
 
     for statement in body:
         look(statement)

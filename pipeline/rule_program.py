@@ -23,34 +23,21 @@ from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.pipeline.rule_code import Unsupported, listed, lowered, number, op, signed, string
+from kokoro_ane.pipeline.rule_code import (
+    OWN,
+    Unsupported,
+    listed,
+    lowered,
+    number,
+    op,
+    signed,
+    string,
+)
 
 FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
-MAGIC, FORMAT, REMEMBERS = b"KRUL", 3, 18  # the last: a kind of constant
-LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
+MAGIC, FORMAT = b"KRUL", 3
+LOWERED = (OWN, "html")  # functions of other modules are called by name
 EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
-(
-    NONE,
-    TRUE,
-    FALSE,
-    INT,
-    FLOAT,
-    TEXT,
-    TUPLE,
-    LIST,
-    DICT,
-    SET,
-    PATTERN,
-    FUNCTION,
-    BOUND,
-    PARTIAL,
-    BUILTIN,
-    CLASS,
-    OBJECT,
-    NATIVE,
-) = range(18)
-(R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
- R_AHEAD, R_BEHIND, R_BACK, R_SHARED) = range(14)  # fmt: skip
 BEYOND_LATIN, MANY = 0x2B0, 16  # a character; borders
 SHORT_BYTES = 16  # of a part of a pattern: a longer one is written once for all patterns
 ATS = [
@@ -58,6 +45,11 @@ ATS = [
     for place in ("BEGINNING", "END", "END_STRING", "BOUNDARY", "NON_BOUNDARY")
     + ("BEGINNING_LINE", "END_LINE", "BEGINNING_STRING")
 ]
+REPEATS = {
+    "MAX_REPEAT": "R_GREEDY",
+    "MIN_REPEAT": "R_LAZY",
+    "POSSESSIVE_REPEAT": "R_POSSESSIVE",
+}
 # what decides which characters a node matches
 ALPHABET, BREADTH = re.ASCII | re.UNICODE, re.IGNORECASE | re.DOTALL
 WORD = ((_constants.CATEGORY, _constants.CATEGORY_WORD),)
@@ -95,40 +87,48 @@ class Pool:
 
     def encoded(self, value: Any, place: int) -> bytes:
         if isinstance(value, functools._lru_cache_wrapper):
-            if inspect.signature(value).parameters:
-                return op(REMEMBERS, self.at(value.__wrapped__))
-            value = functools.partial(same, value())
+            return op("REMEMBERS", self.at(value.__wrapped__))
         if id(value) in self.natives:
-            return op(NATIVE, string(self.natives[id(value)]))
-        simple = self.simple(value)
-        if simple is not None:
-            return simple
-        if isinstance(value, re.Pattern):
-            return op(PATTERN, pattern(value, self))
+            return op("NATIVE", string(self.natives[id(value)]))
+        match value:
+            case None | True | False:
+                return op((None, True, False).index(value))
+            case int():
+                return op("INT", signed(int(value)))
+            case float():
+                return op("FLOAT", struct.pack("<d", value))
+            case str():
+                return op("TEXT", string(value))
+            case dict():
+                pairs = [self.at(key) + self.at(one) for key, one in value.items()]
+                return op("DICT", listed(pairs))
+            case tuple() | range():
+                return op("TUPLE", self.all(value))
+            case list():
+                return op("LIST", self.all(value))
+            case set() | frozenset():
+                return op("SET", self.all(sorted(value, key=in_order)))
+            case re.Pattern():
+                return op("PATTERN", pattern(value, self))
+            case types.MethodType():
+                return op("BOUND", self.at(value.__self__), self.attribute(value.__name__))
+            case functools.partial():
+                named = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
+                return op("PARTIAL", self.at(value.func), self.all(value.args), listed(named))
         if isinstance(value, types.FunctionType) and value.__module__.startswith(LOWERED):
             try:
-                return op(FUNCTION, lowered(value, self))
-            except (Unsupported, OSError) as problem:
+                return op("FUNCTION", lowered(value, self))
+            except (Unsupported, OSError, LookupError, ValueError) as problem:
                 raise Unsupported(f"{value.__qualname__}: {problem}") from None
-        if isinstance(value, types.MethodType):
-            return op(BOUND, self.at(value.__self__), self.attribute(value.__name__))
-        if isinstance(value, functools.partial):
-            named = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
-            return op(
-                PARTIAL,
-                self.at(value.func),
-                self.all(value.args),
-                listed(named),
-            )
-        if isinstance(value, type) and value.__module__.startswith("kokoro_ane"):
+        if isinstance(value, type) and value.__module__.startswith(OWN):
             self.classes.setdefault(value, set())
             return b""  # written last, when all names are known
         if callable(value) and hasattr(value, "__name__"):
             owner = getattr(value, "__objclass__", None)
             home = owner.__name__ if owner else value.__module__
             name = "" if home in ("builtins", "re", None) else f"{home}."
-            return op(BUILTIN, string(name + value.__name__))
-        if type(value).__module__.startswith("kokoro_ane"):
+            return op("BUILTIN", string(name + value.__name__))
+        if type(value).__module__.startswith(OWN):
             self.place(type(value))
             self.objects[place] = value, {}
             return b""  # written with the classes
@@ -157,23 +157,6 @@ class Pool:
         self.names.add(name)
         return self.at(name)
 
-    def simple(self, value: Any) -> bytes | None:
-        """A value that is neither code nor an object of g2p."""
-        if value is None or isinstance(value, bool):
-            return op((None, True, False).index(value))
-        if isinstance(value, int):
-            return op(INT, signed(int(value)))
-        if isinstance(value, float):
-            return op(FLOAT, struct.pack("<d", value))
-        if isinstance(value, str):
-            return op(TEXT, string(value))
-        if isinstance(value, dict):
-            return op(DICT, listed([self.at(key) + self.at(one) for key, one in value.items()]))
-        for kind, types_of in ((TUPLE, (tuple, range)), (LIST, list), (SET, (set, frozenset))):
-            if isinstance(value, types_of):
-                return op(kind, self.all(sorted(value, key=in_order) if kind == SET else value))
-        return None
-
     def write_classes(self) -> None:
         """Methods and attributes whose name the code asks for, until none is new; then classes and
         objects.
@@ -193,7 +176,7 @@ class Pool:
         for owner, done in self.classes.items():
             self.content[self.place(owner)] = self.described(owner, done)
         for place, (value, attributes) in self.objects.items():
-            head = op(OBJECT, self.at(type(value)))
+            head = op("OBJECT", self.at(type(value)))
             self.content[place] = head + listed([*attributes.values()])
 
     def described(self, owner: type, names: set[str]) -> bytes:
@@ -218,7 +201,7 @@ class Pool:
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
                 attributes.append(op(self.at(name), kind, self.at(function_of(attribute))))
         return op(
-            CLASS,
+            "CLASS",
             string(owner.__name__),
             is_dataclass(owner),
             listed(members),
@@ -229,11 +212,6 @@ class Pool:
 def in_order(item: Any) -> str:
     """The same in every process: a set within a set is shown in the order of its hashes."""
     return repr(sorted(item) if isinstance(item, frozenset) else item)
-
-
-def same(value: Any) -> Any:
-    """What a function without arguments that remembers its answer becomes."""
-    return value
 
 
 def function_of(attribute: Any) -> Any:
@@ -255,51 +233,40 @@ def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
     """
     content = listed([regular(one, what, parsed.state, flags, pool) for one, what in parsed])
     is_long = len(content) > SHORT_BYTES
-    return listed([op(R_SHARED, number(pool.shared(content)))]) if is_long else content
+    return listed([op("R_SHARED", number(pool.shared(content)))]) if is_long else content
 
 
 def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
     """One node of a pattern's tree."""
-    name = str(operation)
-    if name == "LITERAL" and not flags & re.IGNORECASE:
-        return op(R_LITERAL, number(argument))
-    if name in ("LITERAL", "NOT_LITERAL", "IN", "ANY"):
-        one = tuple(argument) if name == "IN" else argument
-        borders = characters(operation, one, state.flags & ALPHABET, flags & BREADTH)
-        return op(R_SET, number(pool.ranges(borders)))
-    if name == "AT":
-        line = (
-            "_LINE" if flags & re.MULTILINE and str(argument) in ("AT_BEGINNING", "AT_END") else ""
-        )
-        word = pool.ranges(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
-        return op(R_AT, ATS.index(str(argument) + line), number(word))
-    if name == "BRANCH":
-        return op(R_BRANCH, listed([sequence(one, flags, pool) for one in argument[1]]))
-    if name == "SUBPATTERN":
-        group, added, removed, inner = argument
-        return op(R_GROUP, number(group or 0), sequence(inner, (flags | added) & ~removed, pool))
-    if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-        least, most, inner = argument
-        return op(
-            R_GREEDY if name[:2] == "MA" else R_LAZY if name[:2] == "MI" else R_POSSESSIVE,
-            number(least),
-            number(0 if most is _constants.MAXREPEAT else most + 1),
-            sequence(inner, flags, pool),
-        )
-    if name == "ATOMIC_GROUP":
-        return op(R_ATOMIC, sequence(argument, flags, pool))
-    if name in ("ASSERT", "ASSERT_NOT"):
-        direction, inner = argument
-        width = inner.getwidth()[0] if direction < 0 else 0
-        return op(
-            R_AHEAD if direction > 0 else R_BEHIND,
-            name == "ASSERT",
-            number(width),
-            sequence(inner, flags, pool),
-        )
-    if name == "GROUPREF":
-        return op(R_BACK, number(argument))
-    raise Unsupported(f"{name} in a pattern")
+    match str(operation), argument:
+        case "LITERAL", _ if not flags & re.IGNORECASE:
+            return op("R_LITERAL", number(argument))
+        case ("LITERAL" | "NOT_LITERAL" | "IN" | "ANY") as name, _:
+            one = tuple(argument) if name == "IN" else argument
+            borders = characters(operation, one, state.flags & ALPHABET, flags & BREADTH)
+            return op("R_SET", number(pool.ranges(borders)))
+        case "AT", _:
+            ends = (_constants.AT_BEGINNING, _constants.AT_END)
+            line = "_LINE" if flags & re.MULTILINE and argument in ends else ""
+            word = pool.ranges(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
+            return op("R_AT", ATS.index(f"{argument}{line}"), number(word))
+        case "BRANCH", (_, branches):
+            return op("R_BRANCH", listed([sequence(one, flags, pool) for one in branches]))
+        case "SUBPATTERN", (group, added, removed, inner):
+            content = sequence(inner, (flags | added) & ~removed, pool)
+            return op("R_GROUP", number(group or 0), content)
+        case name, (least, most, inner) if name in REPEATS:
+            # 0: as often as there is
+            limit = 0 if most is _constants.MAXREPEAT else most + 1
+            content = sequence(inner, flags, pool)
+            return op(REPEATS[name], number(least), number(limit), content)
+        case ("ASSERT" | "ASSERT_NOT") as name, (direction, inner):
+            kind = "R_AHEAD" if direction > 0 else "R_BEHIND"
+            width = inner.getwidth()[0] if direction < 0 else 0
+            return op(kind, name == "ASSERT", number(width), sequence(inner, flags, pool))
+        case "GROUPREF", _:
+            return op("R_BACK", number(argument))
+    raise Unsupported(f"{operation} in a pattern")
 
 
 @functools.cache

@@ -3,7 +3,7 @@ own __init__ (loguru, spaCy).
 
     # KModel, complex path; needs `kokoro` and `transformers`
     model = upstream_of(checkpoint)
-    with injected_noise(noise):
+    with injected_noise(lambda frames: noise[:, : 600 * frames]):
         tensors = upstream_intermediates(model, input_ids, style, speed=1.0)
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kokoro_ane.core.config import DecoderConfig, KokoroConfig
-from kokoro_ane.core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, HARMONICS, MAX_BUCKET_FRAMES
+from kokoro_ane.core.contract import FRAME_SAMPLES, HARMONICS
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
@@ -81,9 +81,7 @@ def empty_model(config: dict[str, Any]) -> KModel:
 
 
 def has_upstreams_widths(config: KokoroConfig) -> bool:
-    """Whether upstream's decoder, which writes its widths as literals, can hold this
-    checkpoint's.
-    """
+    """Whether the checkpoint has the widths that upstream's decoder writes as literals."""
     return (
         config.decoder == DecoderConfig()
         and config.hidden_dim == 512
@@ -92,8 +90,8 @@ def has_upstreams_widths(config: KokoroConfig) -> bool:
 
 
 def upstream_of(checkpoint: "Checkpoint") -> KModel:
-    """KModel with the checkpoint's weights, strictly loaded; a decoder of other widths is left out
-    (Silence).
+    """KModel with the checkpoint's weights, strictly loaded; Silence in place of a decoder of other
+    widths.
     """
     model = empty_model(read_json(checkpoint.folder / "config.json", "a checkpoint has one"))
     if not has_upstreams_widths(checkpoint.config):
@@ -104,9 +102,8 @@ def upstream_of(checkpoint: "Checkpoint") -> KModel:
             continue
         missing, extra = part.load_state_dict(checkpoint.part(name), strict=False)
         # a key that neither side is known to lack
-        lost = [key for key in missing if not key.endswith(_FOLDED)] + [
-            key for key in extra if not key.endswith("position_ids")
-        ]
+        lost = [key for key in missing if not key.endswith(_FOLDED)]
+        lost += [key for key in extra if not key.endswith("position_ids")]
         if lost:
             raise InputError(
                 f"{checkpoint.weights}: {name}.{lost[0]} does not fit upstream's KModel"
@@ -116,28 +113,15 @@ def upstream_of(checkpoint: "Checkpoint") -> KModel:
 
 
 @contextmanager
-def injected_noise(
-    noise: torch.Tensor | Callable[[int], torch.Tensor], longest: int = MAX_BUCKET_FRAMES
-) -> Iterator[None]:
-    """Replace upstream's three draws: initial phase and the unused third by constants, the sine
-    noise [B, 600F, 9] by `noise`.
-
-    `noise` may be longer than the utterance: its first 600F samples are taken; or a function of F.
-    Raises InputError beyond what it holds.
+def injected_noise(noise: Callable[[int], torch.Tensor]) -> Iterator[None]:
+    """Replace upstream's three draws: the initial phase and the unused third by constants, the sine
+    noise [1, 600F, 9] by `noise` of F frames.
     """
     rand, randn_like = torch.rand, torch.randn_like
-    held = longest if callable(noise) else noise.shape[1] // FRAME_SAMPLES
 
     def drawn(like: torch.Tensor, **_: Any) -> torch.Tensor:
         if like.dim() == 3 and like.shape[2] == HARMONICS and like.shape[1] % FRAME_SAMPLES == 0:
-            frames = like.shape[1] // FRAME_SAMPLES
-            if frames > held:
-                spoken_s, most_s = frames / FRAMES_PER_SECOND, held / FRAMES_PER_SECOND
-                raise InputError(
-                    f"upstream speaks for {spoken_s:.1f} s, the longest bucket holds"
-                    f" {most_s:.1f} s: split the text"
-                )
-            return (noise(frames) if callable(noise) else noise[:, : like.shape[1]]).to(like.dtype)
+            return noise(like.shape[1] // FRAME_SAMPLES).to(like.dtype)
         return torch.zeros_like(like)
 
     torch.rand = lambda *shape, **_: torch.full(shape, 0.37)
@@ -167,7 +151,7 @@ def upstream_intermediates(
 
     bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding),
     durations [n], text [1, C, n], frames [1, F, C + S], asr [1, C, F], f0_hz and energy [1, 2F],
-    spectrum [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]: our names of what upstream
+    spectrum [1, 22, 120F + 1], waveform [600F]: our names of what upstream
     calls d_en, t_en, en and har. The dtype is the model's.
     """
     tensors: dict[str, torch.Tensor] = {}
@@ -191,7 +175,6 @@ def upstream_intermediates(
     inputs = {("frames",): predictor.shared, ("asr", "f0_hz", "energy"): decoder}
     if not isinstance(decoder, Silence):
         inputs[("spectrum",)] = decoder.generator.noise_convs[0]
-        inputs[("trunk",)] = decoder.generator.conv_post
     hooks = [module.register_forward_hook(keep(name)) for name, module in outputs.items()]
     hooks += [module.register_forward_pre_hook(keep(*names)) for names, module in inputs.items()]
     before = torch.get_default_dtype()

@@ -1,5 +1,4 @@
-"""Step validator: one utterance through upstream, our PyTorch and a runtime, each
-intermediate compared.
+"""Compare one utterance step by step: upstream with our PyTorch and with a runtime.
 
     kokoro-ane validate --text "Hello world." [--voice af_heart:0.7,am_adam:0.3] \\
         [--checkpoint FOLDER]
@@ -29,11 +28,7 @@ from kokoro_ane.core.commands import (
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.pipeline.intermediates import Intermediates, UtteranceInputs
-    from kokoro_ane.pipeline.step_comparison import StepRow
+    from kokoro_ane.pipeline.intermediates import Intermediates
 
 PICTURE, FIGURES = "intermediates.png", "intermediates.json"
 
@@ -63,69 +58,22 @@ class ValidateOptions(CommandOptions):
     save_dir: Path | None = option("folder for tensors, figures and plot, which is replaced whole")
 
 
-def spoken_of(checkpoint: "Checkpoint", options: ValidateOptions) -> "UtteranceInputs":
-    """Vocabulary, voice, row and speed, each checked."""
-    import torch
+def phonemes_of(options: ValidateOptions) -> str:
+    """The phonemes that were named, or those of the text."""
+    if options.text is None:
+        return options.phonemes or ""
+    from kokoro_ane.g2p.phonemizer import G2P
 
-    from kokoro_ane.core.voices import VoiceLibrary, style_row
-    from kokoro_ane.encoder.encoder_steps import check_speed, input_ids
-    from kokoro_ane.pipeline.intermediates import UtteranceInputs
-
-    phonemes = options.phonemes or ""
-    if options.text is not None:
-        from kokoro_ane.g2p.phonemizer import G2P
-
-        phonemes = G2P.load(options.dialect).phonemize(options.text).phonemes
-        if not phonemes:
-            raise InputError(f"nothing to say: g2p finds no word in {options.text!r}")
-    ids = input_ids(phonemes, checkpoint.config.vocab)
-    pack = torch.from_numpy(VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)[1])
-    return UtteranceInputs(
-        ids, style_row(pack, len(phonemes)), check_speed(options.speed), options.seed
-    )
-
-
-def all_runs(
-    checkpoint: "Checkpoint", spoken: "UtteranceInputs", options: ValidateOptions
-) -> "dict[str, Intermediates]":
-    """Intermediates of upstream, of our PyTorch, and of a runtime where one is named."""
-    import torch
-
-    from kokoro_ane.pipeline.intermediates import chain_run, torch_run, upstream_run
-    from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import open_runtime
-
-    # the runtime is opened first: a missing package is refused before upstream runs for seconds
-    opened = None
-    if options.runtime:
-        request = Request(checkpoint, options.build, options.method, options.layout)
-        opened = open_runtime(options.runtime, request)
-    dtype = getattr(torch, options.arithmetic)
-    reference = upstream_run(checkpoint, spoken, dtype)
-    runs = {"upstream": reference, "torch": torch_run(checkpoint, spoken, dtype, reference)}
-    if options.runtime and opened:
-        runs[options.runtime] = chain_run(
-            opened.encoder, opened.vocoder, spoken, torch.float32, reference
-        )
-    return runs
-
-
-def judged(runs: "dict[str, Intermediates]", arithmetic: str) -> "dict[str, list[StepRow]]":
-    """Rows of every run but upstream's."""
-    from kokoro_ane.pipeline.intermediates import FLOAT32, FLOAT64, PACKAGE, compared_runs
-
-    # a package computes in fp16 where its precision plan says so
-    limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32}
-    limits |= dict.fromkeys(("mlprogram", "coreml"), PACKAGE)
-    return {
-        name: compared_runs(runs["upstream"], tensors, limits.get(name, FLOAT32))
-        for name, tensors in runs.items()
-        if name != "upstream"
-    }
+    phonemes = G2P.load(options.dialect).phonemize(options.text).phonemes
+    if not phonemes:
+        raise InputError(f"nothing to say: g2p finds no word in {options.text!r}")
+    return phonemes
 
 
 def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
-    """Tensors of every run, the report, and a plot of durations, pitch, energy and waveform."""
+    """Write the tensors of every run, the report, and a plot of durations, pitch, energy and
+    waveform.
+    """
     import numpy as np
 
     from kokoro_ane.core.staging import json_text, staged
@@ -140,19 +88,18 @@ def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
 
 def intermediates_of_ours(folder: Path) -> str | None:
     """Why a folder is not one that `save` wrote, or None."""
-    from kokoro_ane.core.data_files import read_json
     from kokoro_ane.core.staging import strangers
+    from kokoro_ane.runtimes.registry import RUNTIMES
 
-    try:
-        figures = read_json(folder / FIGURES, "no folder of this command is without it")
-        tensors = {f"{name}.npz" for name in ("upstream", *figures["intermediates"])}
-        return strangers(folder, {PICTURE, FIGURES, *tensors})
-    except (InputError, KeyError, TypeError):
+    if not (folder / FIGURES).is_file():
         return f"it has no {FIGURES} of this command"
+    return strangers(
+        folder, {PICTURE, FIGURES, *(f"{name}.npz" for name in ("upstream", *RUNTIMES))}
+    )
 
 
-def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
-    """Four curves, upstream's first and the others over it."""
+def plot(path: Path, runs: "dict[str, Intermediates]") -> None:
+    """Draw four curves, upstream's first and the others over it."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -168,11 +115,11 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     )
     for place, (name, unit, step) in enumerate(curves):
         axis = picture.add_subplot(4, 1, place + 1)
-        # upstream's wide line lies below the others
-        for run in sorted(runs, key=lambda name: (name != "upstream", name)):
-            if name in runs[run]:
+        # upstream comes first: its wide line lies below the others
+        for run, tensors in runs.items():
+            if name in tensors:
                 width = 2.5 if run == "upstream" else 0.8
-                axis.plot(runs[run][name].reshape(-1), label=run, linewidth=width)
+                axis.plot(tensors[name].reshape(-1), label=run, linewidth=width)
         axis.set(title=name, ylabel=unit, xlabel=step)
         if axis.lines:
             axis.legend(loc="upper right")
@@ -185,19 +132,54 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(ValidateOptions, "kokoro-ane validate", __doc__, argv)
     if options.text is None and options.phonemes is None:
         raise InputError("give --text or --phonemes")
+    import torch
+
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_output
+    from kokoro_ane.core.voices import VoiceLibrary
+    from kokoro_ane.pipeline.intermediates import (
+        FLOAT32,
+        FLOAT64,
+        PACKAGE,
+        UtteranceInputs,
+        chain_run,
+        compared_runs,
+        torch_run,
+        upstream_run,
+    )
     from kokoro_ane.pipeline.step_comparison import first_bad, print_rows
+    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.runtimes.registry import RUNTIMES, open_runtime
 
     folder = options.save_dir and check_output(options.save_dir, intermediates_of_ours)
-    checkpoint = open_checkpoint(options.checkpoint)
-    spoken = spoken_of(checkpoint, options)
-    runs = all_runs(checkpoint, spoken, options)
-    rows = judged(runs, options.arithmetic)
+    checkpoint, runtime = open_checkpoint(options.checkpoint), options.runtime or ""
+    _, pack = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
+    spoken = UtteranceInputs.of(
+        checkpoint,
+        phonemes_of(options),
+        torch.from_numpy(pack),
+        options.speed,
+        options.seed,
+    )
+    # the runtime is opened first: a missing package is refused before upstream runs for seconds
+    opened = None
+    if runtime:
+        request = Request(checkpoint, options.build, options.method, options.layout)
+        opened = open_runtime(runtime, request)
+    dtype = getattr(torch, options.arithmetic)
+    reference = upstream_run(checkpoint, spoken, dtype)
+    runs = {"upstream": reference, "torch": torch_run(checkpoint, spoken, dtype, reference)}
+    limits = {"torch": FLOAT64 if dtype == torch.float64 else FLOAT32}
+    if opened:
+        encoder, vocoder = opened.encoder, opened.vocoder
+        runs[runtime] = chain_run(encoder, vocoder, spoken, torch.float32, reference)
+        # a package computes in fp16 where its precision plan says so
+        limits[runtime] = PACKAGE if RUNTIMES[runtime].packages else FLOAT32
     bad, figures = {}, {}
-    for name, compared in rows.items():
-        bad[name], figures[name] = first_bad(compared), [asdict(row) for row in compared]
-        print_rows(f"{name} against upstream", compared)
+    for name, limits_db in limits.items():
+        rows = compared_runs(reference, runs[name], limits_db)
+        bad[name], figures[name] = first_bad(rows), [asdict(row) for row in rows]
+        print_rows(f"{name} against upstream", rows)
         outcome = "every compared intermediate keeps its limit"
         print(f"{name}: {f'the first bad stage is {bad[name]}' if bad[name] else outcome}")
     report = {

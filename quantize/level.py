@@ -262,7 +262,8 @@ def _forms(
     def made(path: str) -> StoredWeight | None:
         entry, layer = plan[path], prepared.get_submodule(path)
         how, weight = entry.weights, layer.weight
-        assert isinstance(weight, Tensor) and how is not None
+        assert isinstance(weight, Tensor)
+        assert how is not None
         label = f"{stage}_{path.replace('.', '_')}_weight"
         weight = weight.detach().half() if entry.layer.half else weight.detach()
         # how many taps of a kernel stand as outputs of their own

@@ -211,9 +211,10 @@ class PerColumnScaledConv(ScaledConv):
     def __init__(self, conv: Conv, floor: float) -> None:
         super().__init__(conv, envelope=ColumnScale(floor))
         out, inner, _, count = conv.weight.shape
-        assert (
-            conv.stride[1] == conv.dilation[1] == 1 and conv.padding[1] == count // 2 and count % 2
-        ), "of width 2n + 1, as wide as x"
+        # of width 2n + 1, as wide as x
+        assert conv.stride[1] == conv.dilation[1] == 1
+        assert conv.padding[1] == count // 2
+        assert count % 2
         if isinstance(conv, ScaledConv):
             self.reciprocal = conv.reciprocal
         # [out taps, in, 1, 1]

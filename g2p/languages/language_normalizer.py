@@ -125,7 +125,8 @@ class Normalizer:
                 continue
             match = self._pattern.match(scan.text, place)
             # `other` takes any character, `space` a line break
-            assert match is not None and match.end() > place
+            assert match is not None
+            assert match.end() > place
             kind = next(name for name in self.handlers if match[name] is not None)
             place = max(self.handlers[kind](self, scan, match) or 0, match.end())
         return normalized(scan.pieces, scan.text, cleaned)

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
-from kokoro_ane.core.data_files import check_inside, check_name, parse_json, read_json, readable
+from kokoro_ane.core.data_files import check_inside, check_name, parse_json, read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, package_name
 from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack
 from kokoro_ane.g2p.__main__ import main as g2p
 from kokoro_ane.g2p.neural import WEIGHTS as BUNDLED
 from kokoro_ane.g2p.neural import load_arrays
-from kokoro_ane.pipeline.assembly import Assembly
+from kokoro_ane.pipeline.assembly import read_assembly
 from kokoro_ane.pipeline.decision_file import decision_for, model_card
 from kokoro_ane.pipeline.vector_files import load_index
 from kokoro_ane.quantize.locator import find_package
@@ -47,9 +47,7 @@ CONFIGS = (Path(__file__).parent / "configs.txt").read_text(encoding="utf-8").sp
 
 def bundled(path):
     """As far as a bundle reads it: the level of this package, and the model card."""
-    decision, level = decision_for(path, SHA)
-    with readable(path, "run `kokoro-ane release` again"):
-        model_card(DOCUMENTS["card"], decision, level, [])
+    model_card(path, DOCUMENTS["card"], *decision_for(path, SHA))
 
 
 READERS = {
@@ -58,12 +56,12 @@ READERS = {
     "recipe": load_recipe,
     "decision": bundled,
     "index.json": lambda path: load_index(path.parent),
-    "assembly": Assembly.load,
+    "manifest.json": lambda path: read_assembly(path.parent),
 }
 
 
 def written(folder, kind, text):
-    path = folder / ("index.json" if kind == "index.json" else f"{kind}.json")
+    path = folder / (kind if kind.endswith(".json") else f"{kind}.json")
     path.write_text(text, encoding="utf-8")
     return path
 

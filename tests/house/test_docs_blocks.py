@@ -13,7 +13,8 @@ import runpy
 import pytest
 
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES
-from tests.house.test_docs_links import PAGES, ROOT
+from tests.commands import ROOT
+from tests.house.test_docs_links import PAGES
 
 TEXTS = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")

@@ -4,15 +4,14 @@ each decision stands where the table says.
 python -m pytest tests/house/test_docs_links.py -q
 """
 
-import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from kokoro_ane.cli import COMMANDS
+from tests.commands import ROOT
+from tests.house.test_house import docstrings
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("mlprogram/*.md")])
 SOURCES = sorted(
     path
@@ -79,13 +78,6 @@ def test_pages_that_sources_cite_exist():
     ]
 
 
-def docstrings(source):
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-        if isinstance(node, documented):
-            yield ast.get_docstring(node) or ""
-
-
 # Whether the longest module that `name` begins with is there and holds what stands behind it.
 def defines(name):
     parts = name.removeprefix("kokoro_ane.").split(".")
@@ -110,7 +102,7 @@ def test_what_docstrings_name_exists(room):
     for source in SOURCES:
         if source.relative_to(ROOT).parts[0] != room:
             continue
-        for text in docstrings(source):
+        for text in docstrings(source).values():
             prose = re.sub(r"^ +.*$", "", text, flags=re.MULTILINE)
             files = [name for name in FILE.findall(text) if not PLACEHOLDER.search(name)]
             wrong = [name for name in files if not (ROOT / name).exists()]

@@ -8,7 +8,6 @@ import ast
 import io
 import json
 import re
-import subprocess
 import sys
 import tokenize
 from collections import Counter
@@ -19,18 +18,9 @@ from pathlib import Path
 import pytest
 
 from kokoro_ane.cli import COMMANDS
+from tests.commands import ROOT, ran, tracked
 
-ROOT = Path(__file__).resolve().parents[2]
-TRACKED = [
-    path
-    for path in map(
-        Path,
-        subprocess.run(
-            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.splitlines(),
-    )
-    if (ROOT / path).is_file()
-]
+TRACKED = [Path(name) for name in tracked() if (ROOT / name).is_file()]
 # Room -> the most thousand tokens of code, in the order of the arrows: a room imports itself and
 # rooms of the levels before it, and the three models never import each other. A limit rises only in
 # a commit of its own that says what fell instead. `kokoro_ane` (command line and API) names rooms
@@ -96,7 +86,7 @@ def tree_of(path):
 
 
 def docstrings(path):
-    """Docstrings of a file by the place (line, column) where they begin."""
+    """The docstrings of a file by the place (line, column) where they begin."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, documented) and node.body]
     texts = [(node.body[0], ast.get_docstring(node)) for node in nodes]
@@ -124,27 +114,14 @@ def imports_of(path):
     """Names that a file imports anywhere, without the import name `kokoro_ane`; `from package
     import module` also as package.module.
     """
-    found = set()
+    names = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(name.removeprefix("kokoro_ane.") for name in found)
-
-
-def functions(path):
-    return [
-        node
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-
-
-def is_script(function):
-    """Whether TVM reads it (@T.inline) and Python never calls it."""
-    return any(ast.unparse(decorator).startswith("T.") for decorator in function.decorator_list)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(name.removeprefix("kokoro_ane.") for name in names)
 
 
 def test_imports_point_downwards():
@@ -190,27 +167,21 @@ def test_the_pages_are_not_overcrowded():
     assert len(PAGES) <= DOC_PAGES
 
 
-def test_every_file_says_what_it_is_for():
-    assert not [path for path in SOURCES if ast.get_docstring(tree_of(path)) is None]
-
-
-def test_every_function_says_what_it_returns():
-    assert not [
-        f"{path}: {function.name}"
-        for path in SOURCES
-        for function in functions(path)
-        if function.returns is None and function.name != "__init__" and not is_script(function)
-    ]
+def test_ruff_finds_nothing():
+    """pyproject.toml selects the rules: among them a docstring a file, a return type a function and
+    one condition an assert, so that a failure says which half did.
+    """
+    done = ran(sys.executable, "-m", "ruff", "check", "--output-format", "concise")
+    assert done.returncode == 0, done.stdout
 
 
 def test_no_function_is_longer_than_two_screens():
-    long = [
-        f"{path}: {function.name}"
+    assert not [
+        f"{path}: {node.name}"
         for path in SOURCES
-        for function in functions(path)
-        if function.end_lineno - function.lineno >= LONGEST_FUNCTION
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST_FUNCTION
     ]
-    assert not long
 
 
 def test_a_file_is_known_by_its_name():
@@ -262,19 +233,17 @@ def test_help_of_every_verb_comes_before_a_heavy_import():
     code = """
 import contextlib, io, json, sys
 from kokoro_ane.cli import main
-said, heavy = {}, set(json.loads(sys.argv[1]))
+helps, heavy = {}, set(json.loads(sys.argv[1]))
 for verb in json.loads(sys.argv[2]):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
         main([verb, "--help"])
-    said[verb] = [out.getvalue(), sorted(heavy & set(sys.modules))]
-print(json.dumps(said))
+    helps[verb] = [out.getvalue(), sorted(heavy & set(sys.modules))]
+print(json.dumps(helps))
 """
-    command = [sys.executable, "-c", code, json.dumps(sorted(HEAVY)), json.dumps(list(COMMANDS))]
-    said = json.loads(
-        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    )
-    assert set(said) == set(COMMANDS)
-    for verb, (text, imported) in said.items():
+    done = ran(sys.executable, "-c", code, json.dumps(sorted(HEAVY)), json.dumps(list(COMMANDS)))
+    helps = json.loads(done.stdout)
+    assert set(helps) == set(COMMANDS)
+    for verb, (text, imported) in helps.items():
         assert text.startswith("usage: "), verb
         assert not imported, verb
 
@@ -283,8 +252,7 @@ def test_quality_runs_as_a_file_from_another_folder(tmp_path):
     """The one command with a head: eval/, first on the path of a file that is run, holds names of
     other libraries.
     """
-    command = [sys.executable, str(ROOT / "eval" / "quality.py"), "--help"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = ran(sys.executable, str(ROOT / "eval" / "quality.py"), "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: "), done.stderr
     assert [path for path in SOURCES if "sys.path[0]" in text_of(path)] == [Path("eval/quality.py")]
@@ -298,18 +266,5 @@ def test_no_machine_path_and_no_registry_host():
         if path.suffix in (".py", ".md", ".toml", ".txt", ".json", "") and path != Path(
             "tests/house/test_house.py"
         ):
-            found = trace.search(text_of(path))
-            assert not found, f"{path}: {found.group(0)}"
-
-
-def test_an_assert_has_one_condition():
-    """A joined one that fails does not say which half did."""
-    joined = [
-        f"{path}:{node.lineno}"
-        for path in TESTS
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Assert)
-        and isinstance(node.test, ast.BoolOp)
-        and isinstance(node.test.op, ast.And)
-    ]
-    assert not joined
+            match = trace.search(text_of(path))
+            assert not match, f"{path}: {match.group(0)}"

@@ -1,10 +1,9 @@
-"""A device report: made with a stand-in of Core ML that executes by mlprogram, read back, damaged,
-set beside counts.
+"""A device report: measured with a stand-in of Core ML that executes by mlprogram, read back,
+damaged, and set beside counts.
 """
 
 import json
-import shutil
-import sys
+import os
 from types import SimpleNamespace
 
 import coremltools as ct
@@ -14,11 +13,10 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from kokoro_ane.pipeline import device_report
-from kokoro_ane.pipeline.device_report import measured_apart
 from mlprogram import MLModel
 from mlprogram.examine import device
 from mlprogram.examine.device import CoreML
-from tests.commands import refused, table
+from tests.commands import parsed, printed, table
 
 # the placement is read off the class's name
 MLNeuralEngineComputeDevice = type("MLNeuralEngineComputeDevice", (), {})
@@ -88,49 +86,30 @@ def build(tmp_path_factory):
 
 
 @pytest.fixture
-def said(build, tmp_path, monkeypatch, capsys):
-    """Measure with a stand-in, damage the report, read it: exit code, stdout, stderr."""
+def report(build, tmp_path, monkeypatch, capsys):
+    """Measure with a stand-in, damage the report, read it: the exit code of reading it."""
 
-    def call(stand_in, damage=dict, chip="Apple M4 Pro"):
+    def call(stand_in, damage=dict, chip="Apple M4 Pro", folder=build):
         units = SimpleNamespace(**{unit: unit for unit in device.UNITS})
-        monkeypatch.setattr(
-            device,
-            "load_core_ml",
-            lambda: CoreML(stand_in.open, stand_in, units, lambda: stand_in.now, chip),
-        )
+        core_ml = CoreML(stand_in.open, stand_in, units, lambda: stand_in.now, chip)
+        monkeypatch.setattr(device, "load_core_ml", lambda: core_ml)
         # a process of its own would have no stand-in
-        monkeypatch.setattr(
-            device_report,
-            "measured_apart",
-            lambda packages: device_report.measured(device.load_core_ml(), packages, "macOS 15"),
-        )
-        out = tmp_path / "device.json"
-        assert (
-            device_report.main([*map(str, sorted(build.glob("*.mlpackage"))), "--out", str(out)])
-            == 0
-        )
+        monkeypatch.setattr(device_report, "measured_apart", device_report.measured)
+        out, packages = tmp_path / "device.json", sorted(map(str, folder.glob("*.mlpackage")))
+        assert device_report.main([*packages, "--out", str(out)]) == 0
         assert str(tmp_path.parent) not in out.read_text()  # nothing of this machine
-        report = json.loads(out.read_text())
-        damage(report)
-        out.write_text(json.dumps(report))
+        written = parsed(out)
+        damage(written)
+        out.write_text(json.dumps(written))
         capsys.readouterr()
-        code = device_report.main(f"--read {out} --build {build}".split())
-        told = capsys.readouterr()
-        if code != 2:  # twice the same bytes
-            assert (
-                device_report.main(f"--read {out} --build {build}".split()),
-                capsys.readouterr().out,
-            ) == (code, told.out)
-        return code, told.out, told.err
+        return device_report.main(f"--read {out} --build {folder}".split())
 
     return call
 
 
-def test_a_report_is_read_back_beside_counts(said):
-    code, out, _ = said(StandIn(0.045))
-    told = json.loads(out.splitlines()[-1])
-    first, second = told["rows"]
-    assert code == 0
+def test_a_report_is_read_back_beside_counts(report, capsys):
+    assert report(StandIn(0.045)) == 0
+    first, second = printed(capsys)["rows"]
     assert first["refused"] is None
     assert first["macs"] == 8 * 8 * 9 * 256
     assert second["macs"] == 4 * first["macs"]
@@ -144,60 +123,40 @@ def test_a_report_is_read_back_beside_counts(said):
     assert 0 <= low <= high == 1
 
 
-def test_a_refused_shape_has_counts_and_no_times(said):
-    code, out, _ = said(StandIn(1, refuses=True), chip="Apple M1")
-    rows = json.loads(out.splitlines()[-1])["rows"]
-    assert code == 1
-    assert {row["refused"] for row in rows} == {"Error computing NN outputs."}
-    assert all(row["macs"] > 0 for row in rows)
-    assert not any("ms" in row for row in rows)
+def test_a_refused_shape_has_counts_and_no_times(report, capsys):
+    assert report(StandIn(1, refuses=True), chip="Apple M1") == 1
+    for row in printed(capsys)["rows"]:
+        assert row["refused"] == "Error computing NN outputs."
+        assert row["macs"] > 0
+        assert "ms" not in row
 
 
-def test_a_package_that_ends_its_process_costs_its_own_row(said, build, tmp_path):
-    """Two processes that answer with a report of before, but for the package that aborts one."""
-    said(StandIn(0.045))
-    earlier = json.loads((tmp_path / "device.json").read_text())
-    answer = tmp_path / "answer.json"
-    answer.write_text(json.dumps(earlier | {"packages": earlier["packages"][:1]}))
-    script = (
-        "import os, shutil, sys; 'net4' in sys.argv[1] and os.abort();"
-        f" 'net1' in sys.argv[1] or sys.exit('error: no Mac'); shutil.copy({str(answer)!r},"
-        " sys.argv[3])"
-    )
-    command = (sys.executable, "-c", script)
-    packages = [build / "net1.mlpackage", build / "net4.mlpackage"]
-    first, second = measured_apart(packages, command)["packages"]
-    assert first == earlier["packages"][0]
-    assert second["sha256"] == earlier["packages"][1]["sha256"]
-    assert [row["refused"] for row in second["rows"]] == [
-        "the process that opened it ended by signal 6"
-    ]
-    assert second["rows"][0]["shapes"] == {"x": [1, 8, 16, 16]}
-    with refused("every package"):
-        measured_apart(packages[1:], command)
-    with refused("error: no Mac"):
-        measured_apart([tmp_path / "other.mlpackage"], command)
+def aborts(_package):
+    os.abort()
 
 
-def test_every_function_of_a_package_has_rows(said, build):
-    both, path = ct.utils.MultiFunctionDescriptor(), build / "two.mlpackage"
+def test_a_package_that_ends_its_process_costs_its_own_row(build):
+    package = build / "net4.mlpackage"
+    entry = device_report.measured_apart(package, aborts)
+    assert entry["package"] == package.name
+    (row,) = entry["rows"]
+    assert row["refused"] == "the process that opened it was ended"
+    assert row["shapes"] == {"x": [1, 8, 16, 16]}
+    assert device_report.measured_apart(package, str) == str(package)
+
+
+def test_every_function_of_a_package_has_rows(build, tmp_path, report, capsys):
+    both, path = ct.utils.MultiFunctionDescriptor(), tmp_path / "two" / "two.mlpackage"
     for depth in (1, 4):
-        both.add_function(
-            str(build / f"net{depth}.mlpackage"),
-            src_function_name="main",
-            target_function_name=f"net{depth}",
-        )
+        package = str(build / f"net{depth}.mlpackage")
+        both.add_function(package, "main", f"net{depth}")
     both.default_function_name = "net1"
+    path.parent.mkdir()
     ct.utils.save_multifunction(both, str(path))
-    try:
-        _, out, _ = said(StandIn(0.045))
-    finally:
-        shutil.rmtree(path)
-    rows = [
-        row for row in json.loads(out.splitlines()[-1])["rows"] if row["package"] == "two.mlpackage"
-    ]
-    assert [row["shapes"].partition(":")[0] for row in rows] == ["net1", "net4"]
-    assert rows[0]["macs"] < rows[1]["macs"]
+    assert report(StandIn(0.045), folder=path.parent) == 0
+    first, second = printed(capsys)["rows"]
+    assert [row["shapes"].partition(":")[0] for row in (first, second)] == ["net1", "net4"]
+    assert first["macs"] < second["macs"]
 
 
 @table(
@@ -214,18 +173,17 @@ def test_every_function_of_a_package_has_rows(said, build):
     format | 1 | no device report of format 2
 """,
 )
-def test_a_damaged_report_is_one_line(where, value, message, said):
+def test_a_damaged_report_is_one_line(where, value, message, report, capsys):
     *places, last = [int(key) if key.isdigit() else key for key in where.split()]
 
-    def damage(report):
+    def damage(written):
         for key in places:
-            report = report[key]
-        report[last] = value
+            written = written[key]
+        written[last] = value
         if value == "gone":
-            del report[last]
+            del written[last]
 
-    code, _, error = said(StandIn(0.045), damage)
-    assert code == 2
-    assert len(error.splitlines()) == 1
+    assert report(StandIn(0.045), damage) == 2
+    (error,) = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")
     assert message in error

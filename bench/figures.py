@@ -1,0 +1,19 @@
+"""Measured rows as a table for people.
+
+print_figures("joins", [{"join": "a pause", "least_s": 0.0213}])
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kokoro_ane.core.commands import print_table
+
+
+def print_figures(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> None:
+    """Print a column for each of `names`, or for each key of the rows; floats in four digits."""
+    names = names or tuple(rows[0])
+    cells = []
+    for row in rows:
+        values = [row.get(name, "") for name in names]
+        cells.append([f"{x:.4g}" if isinstance(x, float) else str(x) for x in values])
+    print_table(title, [name.replace("_", " ") for name in names], cells)
