@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from built import IOS16, case, each, flip, makers, run_all, test_of
+from built import IOS16, Case, each, flip, makers, run_all, test_of
 from mlprogram.ops import KERNELS
 
 Tensor = torch.Tensor
@@ -17,7 +17,7 @@ def shape_of(rng, low=1, high=4):
 
 def unary(function, low=-3, high=3, **more):
     """A case maker for an operation of one tensor with values in [low, high]."""
-    return lambda rng: case(function, x=rng.uniform(low, high, shape_of(rng)), **more)
+    return lambda rng: Case(function, x=rng.uniform(low, high, shape_of(rng)), **more)
 
 
 def binary(function, low=-3, high=3, away=0, **more):
@@ -28,7 +28,7 @@ def binary(function, low=-3, high=3, away=0, **more):
         other = [n if rng.random() < 0.6 else 1 for n in shape[rng.integers(len(shape)) :]]
         y = rng.uniform(low, high, other)
         y = np.copysign(np.maximum(np.abs(y), away), y)
-        return case(function, x=rng.uniform(low, high, shape), y=y, **more)
+        return Case(function, x=rng.uniform(low, high, shape), y=y, **more)
 
     return make
 
@@ -49,7 +49,7 @@ def integers(rng, shape):
 def drawn(function, fp16=True, **draws):
     def make(rng):
         shape = shape_of(rng)
-        return case(function, fp16=fp16, **{name: draw(rng, shape) for name, draw in draws.items()})
+        return Case(function, fp16=fp16, **{name: draw(rng, shape) for name, draw in draws.items()})
 
     return make
 
@@ -59,7 +59,7 @@ def cast(rng):
     name, x = str(rng.choice([*kinds])), rng.uniform(-40, 40, shape_of(rng))
     x.flat[0] = 0.0
     ulps = 2.0**26 if name == "fp16" else 2.0**13
-    return case(lambda x, _: x.to(kinds[name]), x=x, dtype=name, ulps=ulps)
+    return Case(lambda x, _: x.to(kinds[name]), x=x, dtype=name, ulps=ulps)
 
 
 def per_channel(function, *names):
@@ -68,7 +68,7 @@ def per_channel(function, *names):
     def make(rng):
         x = rng.normal(size=shape_of(rng, 4))
         parameters = {n: rng.uniform(0.2, 1.5, x.shape[1]) for n in names}
-        return case(
+        return Case(
             lambda x, *p: function(x, *(v.reshape(-1, 1, 1) for v in p)),
             x=x,
             consts=parameters,
@@ -84,12 +84,12 @@ def gelu(rng):
         "SIGMOID_APPROXIMATION": lambda x: x * torch.sigmoid(1.702 * x),
     }
     x, mode = rng.normal(size=shape_of(rng)) * 2, str(rng.choice([*curves]))
-    return case(lambda x, mode: curves[mode](x), x=x, mode=mode, ulps=4)
+    return Case(lambda x, mode: curves[mode](x), x=x, mode=mode, ulps=4)
 
 
 def softmax(rng):
     x = rng.normal(size=shape_of(rng)) * 3
-    return case(torch.softmax, x=x, axis=int(rng.integers(-x.ndim, x.ndim)))
+    return Case(torch.softmax, x=x, axis=int(rng.integers(-x.ndim, x.ndim)))
 
 
 def reduction(function, low=-2, high=2):
@@ -99,7 +99,7 @@ def reduction(function, low=-2, high=2):
         x = rng.uniform(low, high, shape_of(rng, 2))
         axes = rng.choice(x.ndim, rng.integers(1, x.ndim), replace=False)
         axes = [int(a) - x.ndim * (rng.random() < 0.5) for a in sorted(axes)]
-        return case(function, x=x, axes=axes, keep_dims=flip(rng), ulps=2)
+        return Case(function, x=x, axes=axes, keep_dims=flip(rng), ulps=2)
 
     return make
 
@@ -109,7 +109,7 @@ def argument(function):
     def make(rng):
         x = rng.integers(-3, 4, shape_of(rng, 2)).astype(np.float64)
         axis, keep = int(rng.integers(-x.ndim, x.ndim)), flip(rng)
-        return case(
+        return Case(
             lambda x, axis, keep: function(x.numpy(), axis, keepdims=keep),
             x=x,
             axis=axis,
@@ -130,7 +130,7 @@ def cumsum(rng):
         return total.flip(axis) if reverse else total
 
     # value inference of an exclusive cumsum raises
-    return case(
+    return Case(
         reference,
         x=x,
         axis=axis,
@@ -275,7 +275,7 @@ def resample(rng):
         ("reflection", "reflection", True),  # about the centres of the last pixels
         ("symmetric", "reflection", False),  # about their edges
     ][rng.integers(5)]
-    return case(
+    return Case(
         lambda x, places, sampling, *_: F.grid_sample(x, places, sampling, theirs, align),
         x=rng.normal(size=(2, 3, 4, 5)),
         coordinates=rng.uniform(-1.5, 1.5, (2, 3, 2, 2)),
@@ -295,7 +295,7 @@ def affine(rng):
         grid = F.affine_grid(matrix.reshape(-1, 2, 3), [2, 3, 6, 7], align_corners=True)
         return F.grid_sample(x, grid, align_corners=True)
 
-    return case(
+    return Case(
         reference,
         x=rng.normal(size=(2, 3, 4, 5)),
         transform_matrix=rng.uniform(-1, 1, (2, 6)),
@@ -334,7 +334,7 @@ def crop_resize(rng):
             ]
         )
 
-    return case(
+    return Case(
         reference,
         x=rng.normal(size=(2, 3, 6, 7)),
         boxes=(boxes / scale)[:, order],
@@ -406,7 +406,7 @@ def test_crop_resize_before_ios17(tmp_path):
     """
     rng, boxes = np.random.default_rng(0), np.array([[0.0, 1.0, 3.0, 4.0], [1.5, 0.5, 4.0, 5.5]])
     cases = [
-        case(
+        Case(
             lambda x, roi, *_: torch.stack([cropped(x, row[-4:]) for row in roi.flatten(1)]),
             x=rng.normal(size=(batch, 3, 6, 7)),
             roi=roi[:, None, :, None, None],

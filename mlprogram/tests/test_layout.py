@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from built import IOS18, case, each, test_of
+from built import IOS18, Case, each, test_of
 
 Tensor = torch.Tensor
 
@@ -34,7 +34,7 @@ def sequence_reversed(x, lengths, seq, batch):
 def reverse_sequence(seq, batch):
     x = tensor(4, 3, 5)
     lengths = np.linspace(0, x.shape[seq], x.shape[batch]).astype(np.int32)
-    return case(
+    return Case(
         sequence_reversed, x=x, lengths=lengths, seq_axis=seq, batch_axis=batch, folds=False
     )
 
@@ -72,7 +72,7 @@ CASES = {
     "flatten2d": [
         *each(x=tensor(2, 3, 4), axis=(1, 2)),
         # value inference fails on axis 0
-        case(lambda x, _: x.reshape(1, -1), x=tensor(2, 3, 4), axis=0, folds=False),
+        Case(lambda x, _: x.reshape(1, -1), x=tensor(2, 3, 4), axis=0, folds=False),
     ],
     "expand_dims": each(x=tensor(2, 3), axes=([0], [-1], [0, 2], [1, -1])),
     "squeeze": each(x=tensor(3, 1, 4, 1), axes=([1], [-1], [1, 3])),
@@ -89,9 +89,9 @@ CASES = {
     # value inference takes negative axes for another place
     "stack": each(torch.stack, values=ROWS, axis=(0, 1, 2, -1, -3), folds=False),
     "split": [
-        case(x=tensor(3, 6, 4), num_splits=3, axis=1),
-        case(x=tensor(3, 6, 4), split_sizes=[1, 3, 2], axis=1),
-        case(x=tensor(3, 6, 4), num_splits=2, axis=-1),
+        Case(x=tensor(3, 6, 4), num_splits=3, axis=1),
+        Case(x=tensor(3, 6, 4), split_sizes=[1, 3, 2], axis=1),
+        Case(x=tensor(3, 6, 4), num_splits=2, axis=-1),
     ],
     "tile": each(x=tensor(2, 3, 1), reps=([1, 2, 3], [3, 1, 1])),
     "pad": each(
@@ -155,7 +155,7 @@ def slice_arguments(rng, squeezes):
 
 def slice_by_index(rng):
     shape, arguments = slice_arguments(rng, 0.3)
-    return case(x=tensor(*shape), **arguments)
+    return Case(x=tensor(*shape), **arguments)
 
 
 def slice_update(rng):
@@ -166,7 +166,7 @@ def slice_update(rng):
             shape, *arguments.values(), strict=True
         )
     ]
-    return case(x=tensor(*shape), update=rng.normal(size=part), **arguments)
+    return Case(x=tensor(*shape), update=rng.normal(size=part), **arguments)
 
 
 DRAWN = np.random.default_rng(0)
@@ -208,7 +208,7 @@ def scattered(data, indices, targets, mode, **more):
         return y.reshape(data.shape)
 
     updates = DRAWN.uniform(0.5, 2, targets.shape)
-    return case(reference, data=data, indices=indices, updates=updates, mode=mode, ulps=2, **more)
+    return Case(reference, data=data, indices=indices, updates=updates, mode=mode, ulps=2, **more)
 
 
 def scatter(mode, axis):
@@ -237,13 +237,13 @@ CASES |= {
     "slice_by_index": [slice_by_index(DRAWN) for _ in range(12)],
     "slice_update": [slice_update(DRAWN) for _ in range(12)],
     "slice_by_size": [
-        case(x=tensor(4, 3, 5), begin=[1, 0, 2], size=[2, -1, 2]),
-        case(x=tensor(4, 3, 5), begin=[0, -2, -3], size=[-1, 1, 2]),
+        Case(x=tensor(4, 3, 5), begin=[1, 0, 2], size=[2, -1, 2]),
+        Case(x=tensor(4, 3, 5), begin=[0, -2, -3], size=[-1, 1, 2]),
     ],
     "gather": [
         *each(x=CUBE, indices=indices(3, 2), axis=(0, 1, -1)),
         *each(x=CUBE, indices=indices(4, 2, 3), axis=-2),
-        case(x=tensor(4), consts={"indices": np.array(2, np.int32)}),
+        Case(x=tensor(4), consts={"indices": np.array(2, np.int32)}),
         *each(x=CUBE, indices=indices(5, 3, 4, 2), axis=2, batch_dims=(1, 2)),
     ],
     "gather_along_axis": [
@@ -252,7 +252,7 @@ CASES |= {
         *each(x=CUBE, indices=indices(5, 3, 4, 6), axis=-1),
     ],
     "gather_nd": [
-        case(gather_nd, x=CUBE, indices=indices(3, 3 if b else 2, 2, d), batch_dims=b)
+        Case(gather_nd, x=CUBE, indices=indices(3, 3 if b else 2, 2, d), batch_dims=b)
         for d in (1, 2)
         for b in (0, 1)
     ],
@@ -271,7 +271,7 @@ CASES |= {
         off_value=-0.5,
     ),
     "shape": each(x=(tensor(3), tensor(2, 3, 4), tensor(1, 2, 3, 1, 2))),
-    "range_1d": [case(end=17, start=2, step=4), case(end=-3.0, start=4.0, step=-1.5)],
+    "range_1d": [Case(end=17, start=2, step=4), Case(end=-3.0, start=4.0, step=-1.5)],
     "fill": each(
         lambda shape, v: torch.full([*shape], v),
         shape=np.array([2, 1, 3], np.int32),

@@ -19,6 +19,7 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.proto import Model_pb2
 from torch import nn
 
+import test_constants
 import test_elementwise
 import test_layers
 import test_layout
@@ -203,7 +204,7 @@ def test_outputs_share_nothing_with_inputs_and_constants(tmp_path):
 
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = (test_elementwise, test_layers, test_layout)
+FAMILIES = (test_constants, test_elementwise, test_layers, test_layout)
 # operation -> what a test writes that makes it
 WRITTEN_AS = {"write_state": "mb.coreml_update_state", "classify": "ClassifierConfig"}
 
