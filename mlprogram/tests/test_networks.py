@@ -107,8 +107,16 @@ def test_network_agrees_with_pytorch_and_reader_with_coremltools(name, tmp_path)
         np.testing.assert_array_equal(program.constant(op.name), op.outputs[0].val)
 
 
-AFFINE, SHIFT_SCALE, SPARSE = "constexpr_affine_dequantize", "constexpr_blockwise_shift_scale", "constexpr_sparse_to_dense"
-LUT, SPARSE_LUT, SPARSE_SCALE = "constexpr_lut_to_dense", "constexpr_lut_to_sparse", "constexpr_sparse_blockwise_shift_scale"
+AFFINE, SHIFT_SCALE, SPARSE = (
+    "constexpr_affine_dequantize",
+    "constexpr_blockwise_shift_scale",
+    "constexpr_sparse_to_dense",
+)
+LUT, SPARSE_LUT, SPARSE_SCALE = (
+    "constexpr_lut_to_dense",
+    "constexpr_lut_to_sparse",
+    "constexpr_sparse_blockwise_shift_scale",
+)
 WHOLE = linear(granularity="per_tensor")
 INT4 = linear("int4", granularity="per_block", block_size=8)
 GROUPED = palette(nbits=3, granularity="per_grouped_channel", group_size=8)
