@@ -1,7 +1,7 @@
 """Packages that tests build, and a table's way to test an operation.
 
     Case(torch.clamp, x=x, alpha=-0.7, beta=1.3)  # one call and its reference
-    each(x=x, axis=(0, 1, -1))  # one case per axis; value inference is the reference
+    table("transpose x=(2,3) perm=[0,1]|[1,0]", {})  # two; value inference is the reference
     test_operation = test_of({"clip": [...], "conv": maker})
 
 Many operations share a package on disk, one branch each. Every case runs in fp32 and in fp16, with
@@ -9,8 +9,11 @@ its inputs at run time, and once more with its inputs as constants, where coreml
 inference is a second reference.
 """
 
+import ast
 import functools
 import itertools
+import math
+import re
 import tempfile
 import uuid
 import warnings
@@ -63,13 +66,55 @@ class Case:
         self.fp16, self.ulps, self.target = fp16, ulps, target
 
 
-def each(reference=None, **arguments):
-    """The cases of every combination: an argument in a tuple is one of its values."""
-    choices = [v if isinstance(v, tuple) else (v,) for v in arguments.values()]
-    return [
-        Case(reference, **dict(zip(arguments, choice, strict=True)))
-        for choice in itertools.product(*choices)
-    ]
+def rows(text):
+    """The lines of a table; one that is set in goes on the line before."""
+    return re.split(r"\n(?=\S)", text.strip())
+
+
+def table(text, references, repeat=1):
+    """{operation: cases} of a table, `repeat` cases for each combination of its alternatives:
+
+        gather x=(3,4,5) indices=int32(3,2)<3 axis=0|-1
+
+    (3,4,5) is an array of this shape in quarters, (2,3)@-1..1 one of values between -1 and 1, -1..1
+    such a one of a random shape that broadcasts to the array before; int32(3,2)<3 holds integers
+    below 3, and int32[1,2] these two. Options of Case are words as well.
+    """
+    rng, cases = np.random.default_rng(0), {}
+
+    def drawn(value):
+        if isinstance(value, list):
+            return [drawn(v) for v in value]
+        if isinstance(value, tuple):
+            return (rng.permutation(math.prod(value)).reshape(value) - 7) / 4.0
+        return value
+
+    def parsed(word, before):
+        if word.startswith("iOS"):
+            return getattr(ct.target, word)
+        if between := re.fullmatch(r"(?:(.+)@)?(-?[\d.]+)\.\.(-?[\d.]+)", word):
+            shape = rng.integers(1, 6, rng.integers(1, 5))
+            if between[1]:
+                shape = ast.literal_eval(between[1])
+            elif before:
+                shape = [n if flip(rng, 0.6) else 1 for n in before[0].shape]
+                shape = shape[rng.integers(len(shape)) :]
+            return rng.uniform(float(between[2]), float(between[3]), shape)
+        if typed := re.fullmatch(r"(u?int32|float64|bool)(.+?)(?:<(\d+))?", word):
+            value = ast.literal_eval(typed[2])
+            value = rng.integers(0, int(typed[3]), value) if typed[3] else value
+            return np.array(value, typed[1])[()]
+        return drawn(ast.literal_eval(word))
+
+    for row in rows(text) * repeat:
+        op, *words = row.split()
+        names, choices = zip(*(word.split("=") for word in words), strict=True)
+        for choice in itertools.product(*(values.split("|") for values in choices)):
+            arguments = {}
+            for name, word in zip(names, choice, strict=True):
+                arguments[name] = parsed(word, [*arguments.values()])
+            cases.setdefault(op, []).append(Case(references.get(op), **arguments))
+    return cases
 
 
 def flip(rng, share=0.5):
@@ -208,7 +253,7 @@ def compare(what, got, want, ulps, inferred=False):
     )
 
 
-def test_of(table, count=6):
+def test_of(cases, count=6):
     """A test of every operation of a family: its list of cases, or `count` random ones of its
     maker, seeded by its name. One package per target.
     """
@@ -216,18 +261,16 @@ def test_of(table, count=6):
     @functools.cache
     def checks():
         by_target = {}
-        for op, cases in table.items():
-            if callable(cases):
-                rng = np.random.default_rng(sum(map(ord, op)))
-                cases = [table[op](rng) for _ in range(count)]
-            for case in cases:
+        for op, maker in cases.items():
+            rng = np.random.default_rng(sum(map(ord, op)))
+            for case in [maker(rng) for _ in range(count)] if callable(maker) else maker:
                 by_target.setdefault(case.target, {}).setdefault(op, []).append(case)
         with tempfile.TemporaryDirectory() as folder:
             return [
                 (calls, run_all(calls, Path(folder), target)) for target, calls in by_target.items()
             ]
 
-    @pytest.mark.parametrize("op", sorted(table))
+    @pytest.mark.parametrize("op", sorted(cases))
     def test_operation(op):
         for calls, check in checks():
             if op in calls:

@@ -15,7 +15,7 @@ from coremltools.converters.mil.mil import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from built import IOS17, IOS18, converted, fired, forecast_of, profile_at, profile_of
+from built import IOS17, IOS18, converted, fired, forecast_of, profile_at, profile_of, rows
 from mlprogram.errors import ProgramError
 from mlprogram.examine.placement import cut_segments, forecast_placement
 from mlprogram.examine.profile import OpProfile, Tensor
@@ -98,9 +98,9 @@ def program(text):
 
 
 def table(text):
-    """The columns of each line; its first word names it, and a line that is set in goes on."""
-    rows = (line.split(maxsplit=1) for line in re.split(r"\n(?=\S)", text.strip()))
-    return {name: [column.strip() for column in rest.split("|")] for name, rest in rows}
+    """The columns of each line, which its first word names."""
+    named = (row.split(maxsplit=1) for row in rows(text))
+    return {name: [column.strip() for column in rest.split("|")] for name, rest in named}
 
 
 # rule, chip, a program that breaks it there, one that keeps it
