@@ -10,10 +10,11 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 from coremltools.libmilstoragepython import _BlobStorageReader, _BlobStorageWriter
 
-from built import IOS16, IOS18, Case, package_of, test_of
+from built import IOS16, IOS18, package_of
 from mlprogram import NonFiniteInput, Program, ProgramError
 from mlprogram.dtypes import BY_NAME
 from mlprogram.package import BlobFile
+from operation_cases import Case, test_of
 
 
 def codes(rng, kind, *shape):

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from built import IOS16, Case, flip, table, test_of
+from built import IOS16
 from mlprogram.ops import KERNELS
+from operation_cases import Case, flip, table, test_of
 
 Tensor = torch.Tensor
 
@@ -71,6 +72,11 @@ def affine(x, matrix, *_):
     return F.grid_sample(x, grid, align_corners=True)
 
 
+def softplus_parametric(x, *parameters):
+    alpha, beta = (p.reshape(-1, 1, 1) for p in parameters)
+    return alpha * torch.log1p(torch.exp(beta * x))
+
+
 GELUS = {
     "EXACT": F.gelu,
     "TANH_APPROXIMATION": lambda x: F.gelu(x, approximate="tanh"),
@@ -100,6 +106,7 @@ REFERENCES = {
     "linear_activation": lambda x, a, b: a * x + b,
     "log": lambda x, epsilon: torch.log(x + epsilon),
     "mod": torch.remainder,
+    "prelu": torch.prelu,
     "real_div": torch.divide,
     "reduce_argmax": lambda x, axis, keep: np.argmax(x.numpy(), axis, keepdims=keep),
     "reduce_argmin": lambda x, axis, keep: np.argmin(x.numpy(), axis, keepdims=keep),
@@ -126,6 +133,7 @@ REFERENCES = {
     "sigmoid_hard": lambda x, a, b: (a * x + b).clamp(0, 1),
     "silu": F.silu,
     "softplus": lambda x: F.softplus(x, threshold=60),
+    "softplus_parametric": softplus_parametric,
     "softsign": F.softsign,
     "threshold": torch.clamp,
     "thresholded_relu": lambda x, a: F.threshold(x, a, 0),
@@ -191,6 +199,7 @@ clamped_relu x=-3..3 alpha=0.3 beta=1.2
 elu x=-3..3 alpha=0.7
 gelu x=-6..6 mode='EXACT'|'TANH_APPROXIMATION'|'SIGMOID_APPROXIMATION' ulps=4
 leaky_relu x=-3..3 alpha=0.1
+prelu x=(2,3,4,5)@-3..3 const:alpha=(3,)@0.2..1.5
 linear_activation x=-3..3 alpha=0.7 beta=-0.2
 relu x=-3..3
 relu6 x=-3..9
@@ -200,6 +209,7 @@ sigmoid_hard x=-3..3 alpha=0.3 beta=0.5
 silu x=-3..3
 softmax x=(2,3,4,3)@-6..6 axis=0|1|-1
 softplus x=-30..30
+softplus_parametric x=(2,3,4,5)@-3..3 const:alpha=(3,)@0.2..1.5 const:beta=(3,)@0.2..1.5
 softsign x=-3..3
 thresholded_relu x=-3..3 alpha=0.6 folds=False
 
@@ -248,21 +258,6 @@ affine x=(2,3,4,5) transform_matrix=(2,6)@-1..1 output_height=6 output_width=7
 )
 
 
-def per_channel(function, *names):
-    """A case maker for an activation with parameters of shape [C]; x has rank 4."""
-
-    def make(rng):
-        x = rng.normal(size=rng.integers(1, 6, 4))
-        parameters = {n: rng.uniform(0.2, 1.5, x.shape[1]) for n in names}
-        return Case(
-            lambda x, *p: function(x, *(v.reshape(-1, 1, 1) for v in p)),
-            x=x,
-            consts=parameters,
-        )
-
-    return make
-
-
 def cropped(x, box):
     """A box (top, left, bottom, right) of images as 4 rows and 3 columns."""
     top, left, bottom, right = box.tolist()
@@ -302,11 +297,7 @@ def crop_resize(rng):
 
 
 RNG = np.random.default_rng(0)
-PRELU = per_channel(lambda x, a: torch.where(x >= 0, x, a * x), "alpha")
-SOFTPLUS = per_channel(lambda x, a, b: a * torch.log1p(torch.exp(b * x)), "alpha", "beta")
 CASES |= {
-    "prelu": PRELU,
-    "softplus_parametric": SOFTPLUS,
     # boxes before iOS 17 are [N, 1, 4, 1, 1], for every image, or [N, 1, 5, 1, 1], the image's
     # index first (coremltools declares B crops, not 1)
     "crop_resize": [crop_resize(RNG) for _ in range(8)]

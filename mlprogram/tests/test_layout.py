@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from built import IOS18, Case, table, test_of
+from built import IOS18
+from operation_cases import Case, table, test_of
 
 Tensor = torch.Tensor
 
@@ -203,6 +204,7 @@ slice_by_size x=(4,3,5) begin=[1,0,2] size=[2,-1,2]
 slice_by_size x=(4,3,5) begin=[0,-2,-3] size=[-1,1,2]
 gather x=(3,4,5) indices=int32(3,2)<3 axis=0|1|-1
 gather x=(3,4,5) indices=int32(2,3)<4 axis=-2
+gather x=(4,) const:indices=int32(2)
 gather x=(3,4,5) indices=int32(3,4,2)<5 axis=2 batch_dims=1|2
 gather_along_axis x=(3,4,5) indices=int32(6,4,5)<3 axis=0|-3
 gather_along_axis x=(3,4,5) indices=int32(3,6,5)<4 axis=1
@@ -211,6 +213,7 @@ gather_nd x=(3,4,5) indices=int32(2,2,1)<3|int32(2,2,2)<3 batch_dims=0
 gather_nd x=(3,4,5) indices=int32(3,2,1)<3|int32(3,2,2)<3 batch_dims=1
 argsort x=(4,5) axis=0|-1 ascending=False|True
 topk x=(4,5) k=1|3 axis=0|-1 ascending=False|True
+non_zero x=float64[[0,1,0,1],[0,0,0,0],[1,1,0,1]]
 one_hot indices=int32[[-1,0],[3,4],[2,1]] one_hot_vector_size=4 axis=-1|0|1
     on_value=1.5 off_value=-0.5
 shape x=(3,)|(2,3,4)|(1,2,3,1,2)
@@ -222,14 +225,12 @@ band_part x=(2,4,5) lower=-1|0|1|2 upper=-1|0|2
 """,
     REFERENCES,
 )
-CASES["gather"].append(Case(x=tensor(4), consts={"indices": np.array(2, np.int32)}))
 CASES |= {
     "slice_by_index": [slice_by_index(DRAWN) for _ in range(12)],
     "slice_update": [slice_update(DRAWN) for _ in range(12)],
     "scatter": [scatter(mode, k % 3) for k, mode in enumerate(UPDATES)],
     "scatter_along_axis": [scatter_along_axis(mode) for mode in UPDATES],
     "scatter_nd": [scatter_nd(mode) for mode in UPDATES],
-    "non_zero": [Case(x=np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 1]]) / 2.0)],
 }
 
 test_operation = test_of(CASES)
