@@ -18,6 +18,7 @@ from mlprogram.examine.placement import forecast_placement
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
 
+FP16, FP32 = ct.precision.FLOAT16, ct.precision.FLOAT32
 IOS16, IOS17, IOS18 = ct.target.iOS16, ct.target.iOS17, ct.target.iOS18
 
 
@@ -82,7 +83,7 @@ def package_of(inputs, build, folder, dtype=types.fp16, target=IOS17):
     program = MilProgram()
     program.add_function("main", function)
     options = {"source": "milinternal", "pass_pipeline": ct.PassPipeline.EMPTY}
-    return _stored(program, folder, target, compute_precision=ct.precision.FLOAT32, **options)
+    return _stored(program, folder, target, compute_precision=FP32, **options)
 
 
 def program_of(inputs, build, folder, target=IOS17):

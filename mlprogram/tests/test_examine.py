@@ -49,9 +49,8 @@ class Net(torch.nn.Module):
 # with two enumerated widths
 def package(tmp_path_factory):
     shapes = ct.EnumeratedShapes([(1, 4, 1, 16), (1, 4, 1, 32)])
-    path, fp16 = tmp_path_factory.mktemp("package") / "net.mlpackage", {"dtype": np.float16}
-    inputs, outputs = [ct.TensorType("x", shapes, **fp16)], [ct.TensorType("y", **fp16)]
-    return converted(Net(), torch.zeros(1, 4, 1, 16), path, inputs, outputs)
+    x, y = ct.TensorType("x", shapes, dtype=np.float16), ct.TensorType("y", dtype=np.float16)
+    return converted(Net(), tmp_path_factory.mktemp("package"), x, outputs=[y])
 
 
 Capture = pytest.CaptureFixture

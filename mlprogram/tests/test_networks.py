@@ -15,13 +15,12 @@ import torch
 from coremltools.converters.mil.frontend.milproto.load import load as load_milproto
 from torch import nn
 
-from built import IOS16, IOS18, compressed, converted, joint, linear, palette, sparse
+from built import FP16, FP32, IOS16, IOS18, compressed, converted, joint, linear, palette, sparse
 from mlprogram import Program
 from mlprogram.benches.shared import snr_db
 from mlprogram.examine.profile import open_program
 
 LIMIT_DB = 100.0
-FP16, FP32 = ct.precision.FLOAT16, ct.precision.FLOAT32
 
 
 def convert(module, shape, folder, flexible=None, **options):
