@@ -27,15 +27,13 @@ from kokoro_ane.g2p.alphabet import dialect_of, unknown_symbol
 from kokoro_ane.g2p.chunks import chunks, joined, segments
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.overrides import Phrases, extract
-from kokoro_ane.g2p.reading import Neural, Reader
+from kokoro_ane.g2p.reading import FallbackNeural, LateNeural, Neural, Reader
 from kokoro_ane.g2p.result import (
     GB,
     US,
-    Guess,
     Language,
     Normalized,
     Result,
-    Source,
     SpokenToken,
     Word,
     tag_of_mark,
@@ -48,7 +46,6 @@ from kokoro_ane.g2p.word_lists import pairs
 if TYPE_CHECKING:
     from kokoro_ane.g2p.grammar.interpreter import Grammar
     from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
-    from kokoro_ane.g2p.neural import NeuralG2P
 
 
 UserWords = Path | str | Mapping[str, str] | None
@@ -74,48 +71,6 @@ class ReadsSentences(Protocol):
 
 
 CLOSED = pairs("M:MD D:DT S:PRP$ P:PRP O:PRP I:IN T:TO C:CC W:WP 0:CD X:EX")
-
-
-class LateNeural:
-    """The bundled neural model (g2p/neural.py)."""
-
-    def __init__(self, dialect: Language) -> None:
-        self.dialect = dialect
-
-    @cached_property
-    def model(self) -> "NeuralG2P":
-        """Loaded once. Raises InputError when the weights are missing or damaged."""
-        from kokoro_ane.g2p.neural import NeuralG2P
-
-        return NeuralG2P.load(dialect=self.dialect)
-
-    def predict(self, words: Sequence[str]) -> list[Guess]:
-        """One guess a word; an empty one means: spell it."""
-        return self.model.predict(words)
-
-
-class FallbackNeural:
-    """A user's own reader of unknown words in the neural model's place. Raises InputError for
-    symbols outside Kokoro's vocabulary.
-    """
-
-    source: Source = "fallback"
-
-    def __init__(self, read: Callable[[str], str | None]) -> None:
-        self._read = read
-
-    def predict(self, words: Sequence[str]) -> list[Guess]:
-        """One guess a word; what the reader has no answer for is spelled."""
-        return [self._checked(word, self._read(word)) for word in words]
-
-    def _checked(self, word: str, phonemes: str | None) -> Guess:
-        symbol = unknown_symbol(phonemes or "")
-        if symbol is not None:
-            raise InputError(
-                f"the fallback says {word!r} as {phonemes!r}: {symbol!r} is not in Kokoro's"
-                " vocabulary"
-            )
-        return Guess(phonemes or "", 1.0 if phonemes else 0.0)
 
 
 class LateHeteronyms:
@@ -200,22 +155,26 @@ class G2P:
         InputError for a bad one of these.
         """
         from kokoro_ane.g2p.grammar.load import grammar_of
-        from kokoro_ane.g2p.lexicon import user_lexicon
+        from kokoro_ane.g2p.user_lexicon import user_lexicon
 
-        kind, user = dialect_of(dialect), user_lexicon(lexicon)
+        kind, (user_words, phrases) = dialect_of(dialect), user_lexicon(lexicon)
         if kind not in (US, GB):
             if fallback is not None or unk is not None or without:
                 raise InputError(
                     f"{kind} leaves no word unknown: fallback, unk and without are for English"
                 )
-            other = cls.__new__(cls)
-            other._set(*_stages(kind, user.words), kind, user.phrases)
+            from kokoro_ane.g2p.languages.language import LANGUAGES
+            from kokoro_ane.g2p.languages.reader import LanguageReader
+
+            other, language = cls.__new__(cls), LANGUAGES[kind]
+            reader = LanguageReader(language, user_words, LateNeural(kind))
+            other._set(language.normalize, reader, reader, kind, phrases)
             return other
         if unk is not None and (
             not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")
         ):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
-        words = Lexicon.load(kind, user.words)
+        words = Lexicon.load(kind, user_words)
         if fallback is not None:
             neural = FallbackNeural(fallback)
         return cls(
@@ -223,7 +182,7 @@ class G2P:
             words,
             LateHeteronyms(),
             neural or LateNeural(kind),
-            user.phrases,
+            phrases,
             unk,
         )
 
@@ -397,14 +356,6 @@ class G2P:
             place = sentence.marked.original(token.start, token.end)
             if token.kind != "punctuation" and place not in spans:
                 yield place[0] + sentence.offset, place[1] + sentence.offset, "unpronounceable"
-
-
-def _stages(
-    language: Language, words: Mapping[str, str]
-) -> tuple[Normalizer, Prepared, ReadsSentences]:
-    from kokoro_ane.g2p.languages.reader import stages
-
-    return stages(language, words, LateNeural(language))
 
 
 def _kind(value: object) -> str:

@@ -10,9 +10,10 @@ letter.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
 
+from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import (
     MAX_LETTERS,
     PRIMARY,
@@ -24,10 +25,13 @@ from kokoro_ane.g2p.alphabet import (
 )
 from kokoro_ane.g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
 from kokoro_ane.g2p.morphology import fold, is_clitic, spell, with_clitic, with_s
-from kokoro_ane.g2p.result import GB, Guess, Source
+from kokoro_ane.g2p.result import GB, Guess, Language, Source
 from kokoro_ane.g2p.weak_forms import weak_parts
 from kokoro_ane.g2p.word_lists import british
 from kokoro_ane.g2p.word_parts import Plan, by_origin, plan, with_accent
+
+if TYPE_CHECKING:
+    from kokoro_ane.g2p.neural import NeuralG2P
 
 CAPITALISED, CAPITALS = 0.5, 2  # stress levels misaki gives to Word and WORD
 ACRONYM = 5  # so many capitals that nobody knows are said letter by letter
@@ -49,9 +53,51 @@ _ORDER: tuple[Source, ...] = (
 
 
 class Neural(Protocol):
-    """What the neural model does: g2p/neural.py."""
+    """A reader of words that no list has: one guess for each word, an empty one to spell it."""
 
     def predict(self, words: Sequence[str]) -> list[Guess]: ...
+
+
+class LateNeural:
+    """The bundled neural model (g2p/neural.py), loaded at the first word that needs it."""
+
+    def __init__(self, dialect: Language) -> None:
+        self.dialect = dialect
+
+    @cached_property
+    def model(self) -> "NeuralG2P":
+        """The model. Raises InputError when the weights are missing or damaged."""
+        from kokoro_ane.g2p.neural import NeuralG2P
+
+        return NeuralG2P.load(dialect=self.dialect)
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        """One guess a word; an empty one means: spell it."""
+        return self.model.predict(words)
+
+
+class FallbackNeural:
+    """A user's own reader of unknown words in the neural model's place. Raises InputError for
+    symbols outside Kokoro's vocabulary.
+    """
+
+    source: Source = "fallback"
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self._read = read
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        """One guess a word; what the reader has no answer for is spelled."""
+        return [self._checked(word, self._read(word)) for word in words]
+
+    def _checked(self, word: str, phonemes: str | None) -> Guess:
+        symbol = unknown_symbol(phonemes or "")
+        if symbol is not None:
+            raise InputError(
+                f"the fallback says {word!r} as {phonemes!r}: {symbol!r} is not in Kokoro's"
+                " vocabulary"
+            )
+        return Guess(phonemes or "", 1.0 if phonemes else 0.0)
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
     """
     import numpy as np
 
-    from kokoro_ane.g2p.neural import logit
+    from kokoro_ane.g2p.ctc import logit
 
     x = np.stack([logit(chances), np.ones(len(chances))])  # [2, words]
     weights = np.array([1.0, 0.0])

@@ -1,5 +1,5 @@
-"""What the normalizer must know of a language: numbers that agree with what is counted, dates,
-times, units, abbreviations.
+"""The tables and functions by which the normalizer reads a language: numbers that agree with what
+is counted, dates, times, units, abbreviations.
 
     grammar_of(read_words("spanish"), cardinal=...).cardinal(21, "personas")      # "veintiuna"
 
@@ -15,11 +15,13 @@ from typing import Any
 from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.word_lists import word_set
 
+LONGEST_NUMBER = 14  # digits; a longer one is said digit by digit
+
 
 @dataclass(frozen=True)
 class Grammar:
-    """One language. `cardinal(number, following word)` agrees with what is counted;
-    `ordinal(number, feminine)`.
+    """The words of one language and how they are put together. `cardinal(number, following word)`
+    agrees with the noun that is counted; `ordinal(number, feminine)`.
     """
 
     cardinal: Callable[[int, str], str]
@@ -53,6 +55,51 @@ class Grammar:
     roman_first: re.Pattern[str]  # a numeral before these is an ordinal
     respelled: Mapping[str, str]  # English words as this language spells their sound
     saints: str  # the abbreviation of san, santa, sant'
+
+    def number(self, text: str, counted: str) -> str:
+        """A number as it is written, with its sign and decimals, in words that agree with the noun
+        behind it.
+        """
+        sign, plain = text[0] in "-−", text.lstrip("-−")
+        whole, fraction = whole_and_fraction(plain)
+        spoken = self.integer(whole, "" if fraction else counted)
+        if fraction:
+            zeros = len(fraction) - len(fraction.lstrip("0"))
+            tail = fraction.lstrip("0")
+            names = [self.digits[0]] * zeros + [
+                self.integer(tail, counted) if 0 < len(tail) <= 2 else self.digit_by_digit(tail)
+            ]
+            spoken = f"{spoken} {self.point} {' '.join(names)}".strip()
+        elif counted and counted.lower() != self.of_millions and self.of_before_noun(whole):
+            spoken = f"{spoken} {self.of_millions}"
+        return f"{self.minus} {spoken}" if sign else spoken
+
+    def integer(self, text: str, counted: str) -> str:
+        """A run of digits in words; digit by digit where it is long or begins with a zero."""
+        if len(text) > LONGEST_NUMBER or (len(text) > 2 and text[0] == "0"):
+            return self.digit_by_digit(text)
+        return self.cardinal(int(text), counted)
+
+    def digit_by_digit(self, text: str) -> str:
+        """The name of each digit."""
+        return " ".join(self.digits[int(digit)] for digit in text)
+
+    def of_before_noun(self, whole: str) -> str:
+        """The word between a round million and its noun, with a space; empty for other numbers."""
+        number = int(whole)
+        is_round = number >= 1_000_000 and number % 1_000_000 == 0
+        return f"{self.of_millions} " if is_round else ""
+
+
+def whole_and_fraction(text: str) -> tuple[str, str]:
+    """Whole part and decimals of a number as it is written: a point before three digits parts
+    thousands, a comma decimals.
+    """
+    plain = text.replace(" ", "")
+    if re.fullmatch(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?", plain):
+        plain = plain.replace(".", "")
+    whole, _, fraction = plain.replace(".", ",").partition(",")
+    return whole, fraction
 
 
 def read_words(language: str) -> dict[str, Any]:

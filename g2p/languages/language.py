@@ -1,4 +1,4 @@
-"""Spanish, Italian, French and Brazilian Portuguese: what is each language's own.
+"""Spanish, Italian, French and Brazilian Portuguese: what each language has of its own.
 
 LANGUAGES["fr"].joined("le/leZ", "", "ɑ̃fˈɑ̃")  # "lez"
 """
@@ -17,19 +17,20 @@ from kokoro_ane.g2p.word_lists import ListFile
 
 @dataclass(frozen=True)
 class Language:
-    """A language by its functions. `confidence`: share of unseen words read as espeak-ng does
-    (training/languages.py).
-    """
+    """A language by its functions and tables."""
 
     name: str  # of its files in g2p/data
     espeak: str
     grammar: Grammar
     normalizer: type[Normalizer]
     joined: Callable[[str, str, str], str]  # phonemes, those before and after it ("" at a pause)
-    # reading of a word by what espeak-ng says
+    # the reading of a word, from what espeak-ng says
     probed: Callable[[str, Callable[[str], str], bool], str]
     elided: Mapping[str, str]  # what stands before an apostrophe
-    confidence: float
+    confidence: float  # share of unseen words read as espeak-ng does (training/languages.py)
+    adverb_ending: str = ""  # has a stress of its own behind the stress of its stem
+    adverb_sounds: str = ""
+    reduced: tuple[tuple[str, str], ...] = ()  # vowels of a stressed letter's name, and unstressed
 
     @property
     def compounds(self) -> tuple[str, ...]:
@@ -42,7 +43,7 @@ class Language:
 
     @cached_property
     def normalize(self) -> Normalizer:
-        """Written text to spoken words."""
+        """The function from written text to spoken words."""
         return self.normalizer(self.grammar)
 
     @cached_property
@@ -61,6 +62,9 @@ LANGUAGES: Mapping[Code, Language] = {
         partial(forms.probed, "{} toma"),
         {},
         0.99,
+        "mente",
+        "mˈente",
+        (("ɛ", "e"),),
     ),
     "it": Language(
         "italian",

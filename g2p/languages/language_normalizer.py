@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kokoro_ane.g2p.characters import LATIN, clean
 from kokoro_ane.g2p.grammar.tokens import normalized
-from kokoro_ane.g2p.languages.grammar import Grammar
+from kokoro_ane.g2p.languages.grammar import Grammar, whole_and_fraction
 from kokoro_ane.g2p.languages.scan import Scan, scan_of
 from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import roman_value
@@ -22,7 +22,6 @@ OPENING = str.maketrans("¿¡", "  ")  # part of the spelling, not said
 NUMBER = r"\d{1,3}(?:\.\d{3})+(?:,\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?:,\d+)?(?![\d.])|\d+(?:[.,]\d+)?"
 VOWEL = "aeiouáéíóúàèìòù"
 WORDLIKE = re.compile(rf"(?:[^{VOWEL}]?[lr]?[{VOWEL}]{{1,2}}[nrslmdkcx]?)+", re.IGNORECASE)
-LONGEST_DIGITS = 15
 CODE = re.compile(r"\d{1,20}(?:[ -]\d{2,12}){0,6}(?![\w%€$£]| ?[€$£%]|[.,:/]\d)")
 PLURAL_NEXT = re.compile(r"\s(?!es\b|m[aá]s\b|las\b|los\b|tras\b|sus\b)[a-zá-ú]+s\b")
 SCALED = re.compile(
@@ -156,7 +155,7 @@ class Normalizer:
         ):
             return place
         parts = [group[at : at + 3] for group in groups for at in range(0, len(group), 3)]
-        return scan.say(" , ".join(map(self._one_by_one, parts)), place, match.end())
+        return scan.say(" , ".join(map(self.grammar.digit_by_digit, parts)), place, match.end())
 
     def _line(self, scan: Scan, match: "re.Match[str]") -> None:
         """Heard as a full stop, but behind the dot of an abbreviation that is one already."""
@@ -252,14 +251,12 @@ class Normalizer:
         scan.say(spoken, match.start(), match.start() + 2)
 
     def _address(self, scan: Scan, match: "re.Match[str]") -> None:
-        text = re.sub(r"^https?://", "", match[0]).rstrip("/")
+        text, grammar = re.sub(r"^https?://", "", match[0]).rstrip("/"), self.grammar
         pieces = (
-            self.grammar.web.get(piece, piece) for piece in re.findall(r"\d+|[^\W\d_]+|[\W_]", text)
+            grammar.web.get(piece, piece) for piece in re.findall(r"\d+|[^\W\d_]+|[\W_]", text)
         )
-        scan.say(
-            " ".join(self._integer(piece, "") if piece.isdigit() else piece for piece in pieces),
-            *match.span(),
-        )
+        words = (grammar.integer(piece, "") if piece.isdigit() else piece for piece in pieces)
+        scan.say(" ".join(words), *match.span())
 
     def _iso(self, scan: Scan, match: "re.Match[str]") -> None:
         year, month, day = match[0].split("-")
@@ -273,10 +270,12 @@ class Normalizer:
         """Day, month, year where they can be; else the numbers one after the other."""
         if 1 <= int(month) <= 12 and 1 <= int(day) <= 31:
             spoken = self.grammar.date(
-                int(day), self.grammar.months[int(month) - 1], self._integer(year, "")
+                int(day), self.grammar.months[int(month) - 1], self.grammar.integer(year, "")
             )
         else:
-            spoken = " ".join(self._integer(part, "") for part in re.split(r"[/.-]", match[0]))
+            spoken = " ".join(
+                self.grammar.integer(part, "") for part in re.split(r"[/.-]", match[0])
+            )
         scan.say(spoken, *match.span())
 
     def _clock(self, scan: Scan, match: "re.Match[str]") -> None:
@@ -296,37 +295,36 @@ class Normalizer:
             )
             return
         fixed = self.grammar.always.get(match[0]) or self.grammar.fractions.get(match[0])
-        scan.say(
-            fixed or f"{self._integer(above, '')} {self.grammar.over} {self._integer(below, '')}",
-            *match.span(),
-        )
+        numbers = self.grammar.integer(above, ""), self.grammar.integer(below, "")
+        scan.say(fixed or f" {self.grammar.over} ".join(numbers), *match.span())
 
     def _money(self, scan: Scan, match: "re.Match[str]") -> None:
         one, several, cent, cents = self.grammar.currencies[match["sign"] or match["sign2"]]
+        price = match["price"] or match["price2"]
         named = self.grammar.money_words.match(scan.text, match.end())
         if named:  # $20 pesos
-            scan.say(self._spoken(match["price"] or match["price2"], named[1]), *match.span())
+            scan.say(self.grammar.number(price, named[1]), *match.span())
             return
-        whole, fraction = self._parts(match["price"] or match["price2"])
+        whole, fraction = whole_and_fraction(price)
         scaled = SCALED.match(scan.text, match.end())
         if scaled or (fraction and len(fraction) != 2) or not cent:
-            scan.say(self._spoken(match["price"] or match["price2"], several), *match.span())
+            scan.say(self.grammar.number(price, several), *match.span())
             if not scaled:
                 scan.say(several, *match.span())
             return
         spoken = []
         if int(whole) or not fraction:
             spoken.append(
-                f"{self._integer(whole, several)}"
-                f" {self._of(whole)}{one if whole == '1' else several}"
+                f"{self.grammar.integer(whole, several)}"
+                f" {self.grammar.of_before_noun(whole)}{one if whole == '1' else several}"
             )
         if fraction and int(fraction):
             spoken.append(
-                f"{self._integer(fraction, cents)} {cent if int(fraction) == 1 else cents}"
+                f"{self.grammar.integer(fraction, cents)} {cent if int(fraction) == 1 else cents}"
             )
         scan.say(
             f" {self.grammar.money_joint} ".join(spoken)
-            or f"{self._integer('0', several)} {several}",
+            or f"{self.grammar.integer('0', several)} {several}",
             *match.span(),
         )
 
@@ -355,7 +353,7 @@ class Normalizer:
             if following
             else ""
         )
-        spoken = [self._spoken(text, counted)]
+        spoken = [self.grammar.number(text, counted)]
         if forms:
             spoken.append(
                 forms[not one]
@@ -374,7 +372,7 @@ class Normalizer:
             scan.say(" ".join(spoken), start, match.end())
 
     def _digits(self, scan: Scan, match: "re.Match[str]") -> None:
-        scan.say(self._integer(match[0], ""), *match.span())
+        scan.say(self.grammar.integer(match[0], ""), *match.span())
 
     def _other(self, scan: Scan, match: "re.Match[str]") -> None:
         spoken = self.grammar.signs.get(match[0])
@@ -384,44 +382,3 @@ class Normalizer:
             scan.extend(match.end())
         else:
             scan.drop(*match.span(), "symbol")
-
-    def _parts(self, text: str) -> tuple[str, str]:
-        """Whole part and decimals of a number as it is written: a point before three digits parts
-        thousands, a comma decimals.
-        """
-        plain = text.replace(" ", "")
-        if re.fullmatch(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?", plain):
-            plain = plain.replace(".", "")
-        whole, _, fraction = plain.replace(".", ",").partition(",")
-        return whole, fraction
-
-    def _spoken(self, text: str, counted: str) -> str:
-        sign, plain = text[0] in "-−", text.lstrip("-−")
-        whole, fraction = self._parts(plain)
-        spoken = self._integer(whole, "" if fraction else counted)
-        if fraction:
-            zeros = len(fraction) - len(fraction.lstrip("0"))
-            tail = fraction.lstrip("0")
-            names = [self.grammar.digits[0]] * zeros + [
-                self._integer(tail, counted) if 0 < len(tail) <= 2 else self._one_by_one(tail)
-            ]
-            spoken = f"{spoken} {self.grammar.point} {' '.join(names)}".strip()
-        elif counted and counted.lower() != self.grammar.of_millions and self._of(whole):
-            spoken = f"{spoken} {self.grammar.of_millions}"
-        return f"{self.grammar.minus} {spoken}" if sign else spoken
-
-    def _of(self, whole: str) -> str:
-        number = int(whole)
-        return (
-            f"{self.grammar.of_millions} "
-            if number >= 1_000_000 and number % 1_000_000 == 0
-            else ""
-        )
-
-    def _integer(self, text: str, counted: str) -> str:
-        if len(text) > LONGEST_DIGITS - 1 or (len(text) > 2 and text[0] == "0"):
-            return self._one_by_one(text)
-        return self.grammar.cardinal(int(text), counted)
-
-    def _one_by_one(self, text: str) -> str:
-        return " ".join(self.grammar.digits[int(digit)] for digit in text)

@@ -1,7 +1,7 @@
-"""Words of a language other than English to sounds: one reading for one spelling, the user's first,
-else the list's, else the network's; and the form it takes in its sentence.
+"""Words of a language other than English to sounds: one reading for each spelling (the user's, else
+the list's, else the network's) and the form it takes in its sentence.
 
-    normalizer, reader, _ = stages("fr", {})
+    reader = LanguageReader(LANGUAGES["fr"], {}, LateNeural("fr"))
     reader.sounds("les")  # "le/leZ": at the end of a phrase, and inside
     reader.words(sentence)
 """
@@ -12,11 +12,9 @@ from dataclasses import replace
 
 from kokoro_ane.g2p.alphabet import KNOWN, PAUSES, PRIMARY, SECONDARY, folded, restress
 from kokoro_ane.g2p.languages import french
-from kokoro_ane.g2p.languages.language import LANGUAGES, Language
-from kokoro_ane.g2p.languages.language_normalizer import Normalizer
+from kokoro_ane.g2p.languages.language import Language
 from kokoro_ane.g2p.overrides import Override
 from kokoro_ane.g2p.reading import Neural
-from kokoro_ane.g2p.result import Language as Code
 from kokoro_ane.g2p.result import Source, Token, Word
 from kokoro_ane.g2p.sentence import Sentence, mark_of, override_at, pause_mark
 from kokoro_ane.g2p.word_lists import pairs
@@ -24,11 +22,10 @@ from kokoro_ane.g2p.word_lists import pairs
 FOREIGN = str.maketrans(pairs("æ:ae œ:oe ø:o ð:d þ:t ł:l đ:d ħ:h ŧ:t ŋ:n ĸ:k ı:i"))
 REMEMBERED = 50_000  # readings kept
 VOWEL = re.compile("[aeiouyà-öø-ÿœ]")
-ADVERB, ADVERB_SAID = "mente", "mˈente"
 
 
 def unflapped(phonemes: str) -> str:
-    """What somebody wrote as ɾ: English reads it as its flap T, these languages as their r."""
+    """A user's ɾ, which English reads as its flap T and these languages as their r."""
     return phonemes.replace("T", "ɾ")
 
 
@@ -59,10 +56,10 @@ class LanguageReader:
         return is_word and self.listed.get(word) is None
 
     def _stem(self, word: str) -> str:
-        """Without a Spanish adverb's ending, which has a stress of its own."""
-        is_spanish = self.language.name == "spanish"
-        is_adverb = is_spanish and word.endswith(ADVERB) and len(VOWEL.findall(word)) > 3
-        return word[: -len(ADVERB)] if is_adverb else word
+        """The word without an adverb's ending that has a stress of its own."""
+        ending = self.language.adverb_ending
+        is_adverb = ending != "" and word.endswith(ending) and len(VOWEL.findall(word)) > 3
+        return word[: -len(ending)] if is_adverb else word
 
     def sounds(self, word: str) -> str:
         """Reading of a word in lower case: the list's, its parts', the network's; letter by letter
@@ -81,7 +78,7 @@ class LanguageReader:
         """Reading of a word that no list has."""
         stem = self._stem(word)
         if stem != word:
-            return self.sounds(stem).partition("/")[0] + ADVERB_SAID
+            return self.sounds(stem).partition("/")[0] + self.language.adverb_sounds
         if VOWEL.search(word) is None:
             return self.spelled(word) if len(word) > 1 else ""
         if word not in self._guesses:
@@ -110,8 +107,8 @@ class LanguageReader:
             name = self.language.joined(name, said, "")
             if place + 1 < len(letters):
                 name = name.replace(PRIMARY, SECONDARY)
-                # an open e is a stressed one in Spanish
-                name = name.replace("ɛ", "e") if self.language.name == "spanish" else name
+                for stressed, unstressed in self.language.reduced:
+                    name = name.replace(stressed, unstressed)
             said += name
         return said
 
@@ -215,12 +212,3 @@ def tidy(sounds: str) -> str:
         for place, sound in enumerate(sounds)
         if (sound in KNOWN and sound not in french.LATENT) or sound in ends.get(place, "")
     )
-
-
-def stages(
-    code: Code, words: Mapping[str, str], neural: Neural
-) -> tuple[Normalizer, LanguageReader, LanguageReader]:
-    """Normalizer, and what reads words and sentences. `words`: the user's own."""
-    language = LANGUAGES[code]
-    reader = LanguageReader(language, words, neural)
-    return language.normalize, reader, reader

@@ -21,19 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from built import (
-    IOS17,
-    IOS18,
-    compressed,
-    converted,
-    joint,
-    linear,
-    op,
-    package_of,
-    palette,
-    profile_of,
-    sparse,
-)
+from built import converted, op, package_of, profile_of
 from mlprogram.__main__ import main
 from mlprogram.errors import ProgramError
 from mlprogram.examine import ane, device, shape_argument
@@ -61,9 +49,8 @@ class Net(torch.nn.Module):
 # with two enumerated widths
 def package(tmp_path_factory):
     shapes = ct.EnumeratedShapes([(1, 4, 1, 16), (1, 4, 1, 32)])
-    path, fp16 = tmp_path_factory.mktemp("package") / "net.mlpackage", {"dtype": np.float16}
-    inputs, outputs = [ct.TensorType("x", shapes, **fp16)], [ct.TensorType("y", **fp16)]
-    return converted(Net(), torch.zeros(1, 4, 1, 16), path, inputs, outputs)
+    x, y = ct.TensorType("x", shapes, dtype=np.float16), ct.TensorType("y", dtype=np.float16)
+    return converted(Net(), tmp_path_factory.mktemp("package"), x, outputs=[y])
 
 
 Capture = pytest.CaptureFixture
@@ -305,8 +292,6 @@ def test_forecast_and_fact_stand_side_by_side(
 
 
 small = st.integers(1, 4)
-VALUES = 64 * 32 * 4
-WEIGHT = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
 
 
 def counted(op, function, attributes, **shapes):
@@ -402,47 +387,6 @@ def test_loop_is_counted_as_often_as_it_runs(tmp_path):
     assert times["mul"] == 3
     assert times["while_loop"] == 1
     assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
-
-
-CONVOLUTION = {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT)
-
-
-@pytest.fixture(scope="module")
-# a convolution [64, 32, 1, 4] of fp32 weights, to compress
-def plain(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("plain")
-    return {t: package_of(*CONVOLUTION, folder, types.fp32, t) for t in (IOS17, IOS18)}
-
-
-BLOCKS = linear("int4", granularity="per_block", block_size=16)
-SPARSE = VALUES // 4 * 4 + VALUES // 8
-UNCHANGED = lambda model: model  # noqa: E731
-
-
-@pytest.mark.parametrize(
-    ("target", "compress", "kind", "stored"),
-    [
-        (IOS18, UNCHANGED, "fp32", 4 * VALUES),
-        (IOS18, linear(), "linear int8", VALUES + 64 * 4),
-        (IOS18, BLOCKS, "linear per block int4", VALUES // 2 + 64 * 2 * 4),
-        (IOS18, palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4),
-        (IOS18, sparse(0.75), "sparse fp32", SPARSE),
-        # the older forms: shapes and zero points beside
-        (IOS17, linear(), "linear int8", pytest.approx(VALUES + 64 * 4 + 1, abs=80)),
-        (IOS17, palette(nbits=6), "palette 6-bit", pytest.approx(VALUES * 6 // 8 + 64 * 4, abs=80)),
-        (IOS17, sparse(0.75), "sparse fp32", pytest.approx(SPARSE, abs=80)),
-        # sparse indices into a palette
-        (
-            IOS18,
-            joint(palette(nbits=4), 0.5),
-            "sparse + palette 4-bit",
-            pytest.approx(VALUES / 2, rel=1),
-        ),
-    ],
-)
-def test_stored_bytes_by_kind(target, compress, kind, stored, plain, tmp_path):
-    path = compressed(plain[target], compress, tmp_path)
-    assert open_program(path).storage.bytes_by_kind() == {kind: stored}
 
 
 def test_a_weight_of_two_layers_is_stored_once(tmp_path):

@@ -11,7 +11,7 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.proto import Model_pb2
 from torch import nn
 
-from built import IOS18, converted, program_of
+from built import FP32, IOS18, converted, program_of
 from mlprogram import PRECISIONS, NonFiniteInput, Program, ProgramError, TensorSpec
 
 SHAPES = ((1, 4, 1, 10), (1, 4, 1, 20), (1, 4, 1, 40))
@@ -30,18 +30,12 @@ class Sum(nn.Module):
         return a * 2 + b.sum(-1, keepdim=True)
 
 
-def convert(module, folder, *inputs, **more):
-    examples = tuple(torch.zeros(*spec.shape.default) for spec in inputs)
-    path, fp32 = folder / "net.mlpackage", ct.precision.FLOAT32
-    return converted(module, examples, path, [*inputs], compute_precision=fp32, **more)
-
-
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     torch.manual_seed(0)
     shape = ct.EnumeratedShapes([list(s) for s in SHAPES], default=list(SHAPES[1]))
     x = ct.TensorType("x", shape=shape, dtype=np.float16)
-    return convert(network(), tmp_path_factory.mktemp("inputs"), x)
+    return converted(network(), tmp_path_factory.mktemp("inputs"), x, compute_precision=FP32)
 
 
 @pytest.fixture
@@ -73,7 +67,7 @@ def test_every_enumerated_shape_runs(precision, package):
 
 def test_a_range_of_shapes(tmp_path):
     x = ct.TensorType("x", shape=ct.Shape([1, 4, 1, ct.RangeDim(5, 50, default=10)]))
-    program = Program(convert(network(), tmp_path, x))
+    program = Program(converted(network(), tmp_path, x))
     assert program.inputs["x"].ranges == ((1, 1), (4, 4), (1, 1), (5, 50))
     assert program({"x": torch.zeros(1, 4, 1, 33)})["y"].shape == (1, 4, 1, 33)
     message = r"input 'x' has shape \[1, 4, 1, 51\]; allowed: \[1, 4, 1, 5..50\]"
@@ -83,7 +77,7 @@ def test_a_range_of_shapes(tmp_path):
 def test_enumerations_pair_by_index(tmp_path):
     a = ct.TensorType("a", shape=ct.EnumeratedShapes([[1, 2], [1, 4]]))
     b = ct.TensorType("b", shape=ct.EnumeratedShapes([[1, 3], [1, 6]]))
-    program = Program(convert(Sum(), tmp_path, a, b, target=IOS18))
+    program = Program(converted(Sum(), tmp_path, a, b, target=IOS18))
     assert program({"a": torch.ones(1, 4), "b": torch.ones(1, 6)})["y"].tolist() == [[8] * 4]
     message = r"pair by index; allowed together: a \[1, 2\], b \[1, 3\]; a \[1, 4\], b \[1, 6\]"
     pytest.raises(ProgramError, program, {"a": torch.ones(1, 4), "b": torch.ones(1, 3)}).match(
@@ -94,7 +88,7 @@ def test_enumerations_pair_by_index(tmp_path):
 def test_an_input_with_a_default_may_be_left_out(tmp_path):
     default = np.full((1, 3), 0.5, np.float32)
     a, b = ct.TensorType("a", (1, 2)), ct.TensorType("b", (1, 3), default_value=default)
-    program = Program(convert(Sum(), tmp_path, a, b))
+    program = Program(converted(Sum(), tmp_path, a, b))
     assert program.inputs["b"].default == 0.5
     assert program({"a": torch.ones(1, 2)})["y"].tolist() == [[3.5, 3.5]]
 

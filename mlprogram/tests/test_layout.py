@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from built import IOS18, case, each, test_of
+from built import IOS18
+from operation_cases import Case, table, test_of
 
 Tensor = torch.Tensor
 
@@ -16,8 +17,10 @@ def tensor(*shape):
     return (values.reshape(shape) - 7) / 4.0
 
 
-def interleaved(values, axis, _):
+def concatenated(values, axis, interleave=False):
     y = torch.cat(values, axis)
+    if not interleave:
+        return y
     for i, value in enumerate(values):
         y.movedim(axis, 0)[i :: len(values)] = value.movedim(axis, 0)
     return y
@@ -29,14 +32,6 @@ def sequence_reversed(x, lengths, seq, batch):
         row = y.select(batch, sample).movedim(seq - (seq > batch), 0)
         row[:n] = row[:n].flip(0)
     return y
-
-
-def reverse_sequence(seq, batch):
-    x = tensor(4, 3, 5)
-    lengths = np.linspace(0, x.shape[seq], x.shape[batch]).astype(np.int32)
-    return case(
-        sequence_reversed, x=x, lengths=lengths, seq_axis=seq, batch_axis=batch, folds=False
-    )
 
 
 def blocks(x, h, w, axis):
@@ -52,85 +47,6 @@ def unblocked(x, h, w, axis):
     for (i, j), part in zip(np.ndindex(h, w), parts, strict=True):
         y[:, :, i::h, j::w] = part
     return y
-
-
-ROWS = [tensor(2, 3, 4), tensor(2, 3, 4) + 1, tensor(2, 3, 4) * 2]
-CASES = {
-    "reshape": each(
-        x=tensor(3, 4, 5),
-        shape=([-1], [0, -1, 0], [5, -1], [3, 1, 4, 5], [0, 0, 0], [4, 3, 0]),
-    ),
-    "reshape_like": each(
-        lambda x, *_: x.reshape(3, 4, 5),
-        x=tensor(12, 5),
-        ref_tensors=[tensor(3, 9), tensor(2, 4, 5)],
-        begins=[0, 1],
-        ends=[1, 0],
-        end_masks=[False, True],
-        folds=False,
-    ),
-    "flatten2d": [
-        *each(x=tensor(2, 3, 4), axis=(1, 2)),
-        # value inference fails on axis 0
-        case(lambda x, _: x.reshape(1, -1), x=tensor(2, 3, 4), axis=0, folds=False),
-    ],
-    "expand_dims": each(x=tensor(2, 3), axes=([0], [-1], [0, 2], [1, -1])),
-    "squeeze": each(x=tensor(3, 1, 4, 1), axes=([1], [-1], [1, 3])),
-    "transpose": [
-        *each(x=tensor(2, 3, 4, 5), perm=([3, 0, 2, 1], [-1, 1, -4, 2])),
-        *each(x=tensor(2, 3), perm=[1, 0]),
-        *each(x=tensor(2, 3, 1, 2, 4), perm=[4, 2, 0, 3, 1]),
-    ],
-    "concat": [
-        *each(values=[tensor(2, 3, 4), tensor(2, 5, 4)], axis=(1, -2)),
-        *each(values=[tensor(2, 3, 4), tensor(1, 3, 4), tensor(2, 3, 4)], axis=0),
-        *each(interleaved, values=ROWS, axis=(0, 1, -1), interleave=True, folds=False),
-    ],
-    # value inference takes negative axes for another place
-    "stack": each(torch.stack, values=ROWS, axis=(0, 1, 2, -1, -3), folds=False),
-    "split": [
-        case(x=tensor(3, 6, 4), num_splits=3, axis=1),
-        case(x=tensor(3, 6, 4), split_sizes=[1, 3, 2], axis=1),
-        case(x=tensor(3, 6, 4), num_splits=2, axis=-1),
-    ],
-    "tile": each(x=tensor(2, 3, 1), reps=([1, 2, 3], [3, 1, 1])),
-    "pad": each(
-        x=tensor(3, 4, 5, 3),
-        pad=([1, 2], [0, 2, 1, 0], [2, 0, 1, 1, 0, 2], [1, 0, 0, 1, 2, 1, 1, 2]),
-        mode=("constant", "reflect", "replicate"),
-        constant_val=1.25,
-    ),
-    "reverse": each(x=tensor(3, 2, 4), axes=([0], [-1], [0, 2])),
-    "reverse_sequence": [reverse_sequence(seq, batch) for seq, batch in ((0, 1), (2, 0), (1, 2))],
-    "sliding_windows": each(
-        lambda x, axis, size, stride: x.unfold(axis, size, stride).movedim(-1, axis % 3 + 1),
-        x=tensor(5, 6, 4),
-        axis=(0, 1, -1, -3),
-        size=(1, 3),
-        stride=(1, 2),
-    ),
-    "depth_to_space": each(lambda x, b: unblocked(x, b, b, 1), x=tensor(2, 12, 3, 2), block_size=2),
-    "space_to_depth": each(lambda x, b: blocks(x, b, b, 1), x=tensor(2, 3, 4, 6), block_size=2),
-    "pixel_shuffle": each(F.pixel_shuffle, x=tensor(2, 18, 2, 3), upscale_factor=3),
-    "pixel_unshuffle": each(F.pixel_unshuffle, x=tensor(2, 2, 6, 9), downscale_factor=np.uint32(3)),
-    "space_to_batch": each(
-        lambda x, *_: blocks(F.pad(x, (0, 3, 1, 1)), 2, 3, 0),
-        x=tensor(2, 3, 4, 6),
-        block_shape=[2, 3],
-        paddings=[[1, 1], [0, 3]],
-        folds=False,
-    ),
-    "batch_to_space": each(
-        lambda x, *_: unblocked(x, 2, 3, 0)[:, :, 1:, :-2],
-        x=tensor(12, 2, 3, 2),
-        block_shape=[2, 3],
-        crops=[[1, 0], [0, 2]],
-        folds=False,
-    ),
-    "crop": each(
-        lambda x, *_: x[:, :, 1:4, 3:7], x=tensor(2, 3, 6, 7), crop_height=[1, 2], crop_width=[3, 0]
-    ),
-}
 
 
 def slice_arguments(rng, squeezes):
@@ -155,7 +71,7 @@ def slice_arguments(rng, squeezes):
 
 def slice_by_index(rng):
     shape, arguments = slice_arguments(rng, 0.3)
-    return case(x=tensor(*shape), **arguments)
+    return Case(x=tensor(*shape), **arguments)
 
 
 def slice_update(rng):
@@ -166,15 +82,12 @@ def slice_update(rng):
             shape, *arguments.values(), strict=True
         )
     ]
-    return case(x=tensor(*shape), update=rng.normal(size=part), **arguments)
+    update = rng.normal(size=part)
+    return Case(x=tensor(*shape), update=update, **arguments, target=IOS18)
 
 
 DRAWN = np.random.default_rng(0)
 MATRIX, CUBE = tensor(4, 5), tensor(3, 4, 5)
-
-
-def indices(high, *shape):
-    return DRAWN.integers(0, high, shape).astype(np.int32)
 
 
 def gather_nd(x, places, batch_dims):
@@ -208,7 +121,7 @@ def scattered(data, indices, targets, mode, **more):
         return y.reshape(data.shape)
 
     updates = DRAWN.uniform(0.5, 2, targets.shape)
-    return case(reference, data=data, indices=indices, updates=updates, mode=mode, ulps=2, **more)
+    return Case(reference, data=data, indices=indices, updates=updates, mode=mode, ulps=2, **more)
 
 
 def scatter(mode, axis):
@@ -218,7 +131,7 @@ def scatter(mode, axis):
 
 def scatter_along_axis(mode):
     rows = np.array([[0, 3, 2], [4, 1, 0], [2, 3, 4], [1, 0, 2]], np.int32)
-    rows = rows if mode == "update" else indices(5, 4, 3)
+    rows = rows if mode == "update" else DRAWN.integers(0, 5, (4, 3)).astype(np.int32)
     targets = np.take_along_axis(numbered(MATRIX), rows, 1)
     # value inference ignores the mode
     return scattered(MATRIX, rows, targets, mode, axis=1, folds=mode == "update")
@@ -233,53 +146,91 @@ def one_hot(places, size, axis, on, off):
     return torch.where(places[..., None] == torch.arange(size), on, off).movedim(-1, axis)
 
 
+REFERENCES = {
+    "reshape_like": lambda x, *_: x.reshape(3, 4, 5),
+    "flatten2d": lambda x, axis: x.reshape(x.shape[:axis].numel(), -1),
+    "concat": concatenated,
+    "stack": torch.stack,
+    "reverse_sequence": sequence_reversed,
+    "sliding_windows": lambda x, a, size, by: x.unfold(a, size, by).movedim(-1, a % 3 + 1),
+    "depth_to_space": lambda x, b: unblocked(x, b, b, 1),
+    "space_to_depth": lambda x, b: blocks(x, b, b, 1),
+    "pixel_shuffle": F.pixel_shuffle,
+    "pixel_unshuffle": F.pixel_unshuffle,
+    "space_to_batch": lambda x, *_: blocks(F.pad(x, (0, 3, 1, 1)), 2, 3, 0),
+    "batch_to_space": lambda x, *_: unblocked(x, 2, 3, 0)[:, :, 1:, :-2],
+    "crop": lambda x, *_: x[:, :, 1:4, 3:7],
+    "gather_nd": gather_nd,
+    "one_hot": one_hot,
+    "fill": lambda shape, value: torch.full([*shape], value),
+    "fill_like": torch.full_like,
+}
+# Without folds: value inference raises, or takes negative axes (stack) for another place
+CASES = table(
+    """
+reshape x=(3,4,5) shape=[-1]|[0,-1,0]|[5,-1]|[3,1,4,5]|[0,0,0]|[4,3,0]
+reshape_like x=(12,5) ref_tensors=[(3,9),(2,4,5)] begins=[0,1] ends=[1,0]
+    end_masks=[False,True] folds=False
+flatten2d x=(2,3,4) axis=1|2
+flatten2d x=(2,3,4) axis=0 folds=False
+expand_dims x=(2,3) axes=[0]|[-1]|[0,2]|[1,-1]
+squeeze x=(3,1,4,1) axes=[1]|[-1]|[1,3]
+transpose x=(2,3,4,5) perm=[3,0,2,1]|[-1,1,-4,2]
+transpose x=(2,3) perm=[1,0]
+transpose x=(2,3,1,2,4) perm=[4,2,0,3,1]
+concat values=[(2,3,4),(2,5,4)] axis=1|-2
+concat values=[(2,3,4),(1,3,4),(2,3,4)] axis=0
+concat values=[(2,3,4),(2,3,4),(2,3,4)] axis=0|1|-1 interleave=True folds=False
+stack values=[(2,3,4),(2,3,4),(2,3,4)] axis=0|1|2|-1|-3 folds=False
+split x=(3,6,4) num_splits=3 axis=1
+split x=(3,6,4) split_sizes=[1,3,2] axis=1
+split x=(3,6,4) num_splits=2 axis=-1
+tile x=(2,3,1) reps=[1,2,3]|[3,1,1]
+pad x=(3,4,5,3) pad=[1,2]|[0,2,1,0]|[2,0,1,1,0,2]|[1,0,0,1,2,1,1,2]
+    mode='constant'|'reflect'|'replicate' constant_val=1.25
+reverse x=(3,2,4) axes=[0]|[-1]|[0,2]
+reverse_sequence x=(4,3,5) lengths=int32[0,2,4] seq_axis=0 batch_axis=1 folds=False
+reverse_sequence x=(4,3,5) lengths=int32[0,1,3,5] seq_axis=2 batch_axis=0 folds=False
+reverse_sequence x=(4,3,5) lengths=int32[0,0,1,2,3] seq_axis=1 batch_axis=2 folds=False
+sliding_windows x=(5,6,4) axis=0|1|-1|-3 size=1|3 stride=1|2
+depth_to_space x=(2,12,3,2) block_size=2
+space_to_depth x=(2,3,4,6) block_size=2
+pixel_shuffle x=(2,18,2,3) upscale_factor=3
+pixel_unshuffle x=(2,2,6,9) downscale_factor=uint32(3)
+space_to_batch x=(2,3,4,6) block_shape=[2,3] paddings=[[1,1],[0,3]] folds=False
+batch_to_space x=(12,2,3,2) block_shape=[2,3] crops=[[1,0],[0,2]] folds=False
+crop x=(2,3,6,7) crop_height=[1,2] crop_width=[3,0]
+slice_by_size x=(4,3,5) begin=[1,0,2] size=[2,-1,2]
+slice_by_size x=(4,3,5) begin=[0,-2,-3] size=[-1,1,2]
+gather x=(3,4,5) indices=int32(3,2)<3 axis=0|1|-1
+gather x=(3,4,5) indices=int32(2,3)<4 axis=-2
+gather x=(4,) const:indices=int32(2)
+gather x=(3,4,5) indices=int32(3,4,2)<5 axis=2 batch_dims=1|2
+gather_along_axis x=(3,4,5) indices=int32(6,4,5)<3 axis=0|-3
+gather_along_axis x=(3,4,5) indices=int32(3,6,5)<4 axis=1
+gather_along_axis x=(3,4,5) indices=int32(3,4,6)<5 axis=-1
+gather_nd x=(3,4,5) indices=int32(2,2,1)<3|int32(2,2,2)<3 batch_dims=0
+gather_nd x=(3,4,5) indices=int32(3,2,1)<3|int32(3,2,2)<3 batch_dims=1
+argsort x=(4,5) axis=0|-1 ascending=False|True
+topk x=(4,5) k=1|3 axis=0|-1 ascending=False|True
+non_zero x=float64[[0,1,0,1],[0,0,0,0],[1,1,0,1]]
+one_hot indices=int32[[-1,0],[3,4],[2,1]] one_hot_vector_size=4 axis=-1|0|1
+    on_value=1.5 off_value=-0.5
+shape x=(3,)|(2,3,4)|(1,2,3,1,2)
+range_1d end=17 start=2 step=4
+range_1d end=-3.0 start=4.0 step=-1.5
+fill shape=int32[2,1,3] value=2.5 folds=False
+fill_like ref_tensor=(2,3) value=2.5 folds=False
+band_part x=(2,4,5) lower=-1|0|1|2 upper=-1|0|2
+""",
+    REFERENCES,
+)
 CASES |= {
     "slice_by_index": [slice_by_index(DRAWN) for _ in range(12)],
     "slice_update": [slice_update(DRAWN) for _ in range(12)],
-    "slice_by_size": [
-        case(x=tensor(4, 3, 5), begin=[1, 0, 2], size=[2, -1, 2]),
-        case(x=tensor(4, 3, 5), begin=[0, -2, -3], size=[-1, 1, 2]),
-    ],
-    "gather": [
-        *each(x=CUBE, indices=indices(3, 2), axis=(0, 1, -1)),
-        *each(x=CUBE, indices=indices(4, 2, 3), axis=-2),
-        case(x=tensor(4), consts={"indices": np.array(2, np.int32)}),
-        *each(x=CUBE, indices=indices(5, 3, 4, 2), axis=2, batch_dims=(1, 2)),
-    ],
-    "gather_along_axis": [
-        *each(x=CUBE, indices=indices(3, 6, 4, 5), axis=(0, -3)),
-        *each(x=CUBE, indices=indices(4, 3, 6, 5), axis=1),
-        *each(x=CUBE, indices=indices(5, 3, 4, 6), axis=-1),
-    ],
-    "gather_nd": [
-        case(gather_nd, x=CUBE, indices=indices(3, 3 if b else 2, 2, d), batch_dims=b)
-        for d in (1, 2)
-        for b in (0, 1)
-    ],
     "scatter": [scatter(mode, k % 3) for k, mode in enumerate(UPDATES)],
     "scatter_along_axis": [scatter_along_axis(mode) for mode in UPDATES],
     "scatter_nd": [scatter_nd(mode) for mode in UPDATES],
-    "argsort": each(x=MATRIX, axis=(0, -1), ascending=(False, True)),
-    "topk": each(x=MATRIX, k=(1, 3), axis=(0, -1), ascending=(False, True)),
-    "non_zero": each(x=np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 1]]) / 2.0),
-    "one_hot": each(
-        one_hot,
-        indices=np.array([[-1, 0], [3, 4], [2, 1]], np.int32),
-        one_hot_vector_size=4,
-        axis=(-1, 0, 1),
-        on_value=1.5,
-        off_value=-0.5,
-    ),
-    "shape": each(x=(tensor(3), tensor(2, 3, 4), tensor(1, 2, 3, 1, 2))),
-    "range_1d": [case(end=17, start=2, step=4), case(end=-3.0, start=4.0, step=-1.5)],
-    "fill": each(
-        lambda shape, v: torch.full([*shape], v),
-        shape=np.array([2, 1, 3], np.int32),
-        value=2.5,
-        folds=False,
-    ),
-    "fill_like": each(torch.full_like, ref_tensor=tensor(2, 3), value=2.5, folds=False),
-    "band_part": each(x=tensor(2, 4, 5), lower=(-1, 0, 1, 2), upper=(-1, 0, 2)),
 }
 
-test_operation = test_of(CASES, {"slice_update": IOS18})
+test_operation = test_of(CASES)

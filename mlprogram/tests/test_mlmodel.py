@@ -11,7 +11,7 @@ from coremltools.converters.mil.mil import types
 from PIL import Image
 from torch import nn
 
-from built import IOS18, converted, package_of
+from built import FP32, IOS18, converted, package_of
 from mlprogram import MLModel, Program, ProgramError
 
 
@@ -26,22 +26,18 @@ class Affine(nn.Module):
         return x * self.factor + 1
 
 
-def convert(module, folder, *inputs, outputs=("y",), **more):
-    """One input, x of three numbers where nothing else is said."""
-    inputs = inputs or (ct.TensorType("x", shape=(1, 3)),)
-    path, example = folder / "m.mlpackage", torch.zeros(tuple(inputs[0].shape.shape))
-    return converted(module, example, path, [*inputs], outputs, **more)
+X = ct.TensorType("x", shape=(1, 3))
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    return convert(Affine(2), tmp_path_factory.mktemp("plain"))
+    return converted(Affine(2), tmp_path_factory.mktemp("plain"), X)
 
 
 @pytest.fixture(scope="module")
 def tenfold(tmp_path_factory):
     y = ct.TensorType("y", shape=(1, 3))
-    return convert(Affine(10), tmp_path_factory.mktemp("tenfold"), y, outputs=("z",))
+    return converted(Affine(10), tmp_path_factory.mktemp("tenfold"), y, outputs=("z",))
 
 
 KINDS = "float32 float64 float16 int64".split()
@@ -91,8 +87,8 @@ def image_model(folder, layout, outputs=None):
     colour = getattr(ct.colorlayout, layout)
     shape = (1, 1 if layout.startswith("GRAY") else 3, 4, 6)
     x = ct.ImageType("x", shape=shape, color_layout=colour)
-    outputs, fp32 = outputs or [ct.ImageType("y", color_layout=colour)], ct.precision.FLOAT32
-    return MLModel(convert(Affine(1), folder, x, outputs=outputs, compute_precision=fp32))
+    outputs = outputs or [ct.ImageType("y", color_layout=colour)]
+    return MLModel(converted(Affine(1), folder, x, outputs=outputs, compute_precision=FP32))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +136,7 @@ def test_images_that_do_not_fit(value, error, message, tmp_path):
 @pytest.mark.parametrize("labels", [["cat", "dog", "fox"], [7, 8, 9]])
 def test_class_label_and_probabilities(labels, tmp_path):
     names = ct.ClassifierConfig(labels)
-    model = MLModel(convert(nn.Softmax(-1), tmp_path, outputs=None, classifier_config=names))
+    model = MLModel(converted(nn.Softmax(-1), tmp_path, X, outputs=None, classifier_config=names))
     out = model.predict({"x": [[0, 3, 1]]})
     assert out["classLabel"] == labels[1]
     (chances,) = (value for value in out.values() if isinstance(value, dict))

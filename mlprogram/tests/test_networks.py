@@ -15,19 +15,20 @@ import torch
 from coremltools.converters.mil.frontend.milproto.load import load as load_milproto
 from torch import nn
 
-from built import IOS16, IOS18, compressed, converted, joint, linear, palette, sparse
+from built import FP16, FP32, IOS16, IOS18, compressed, converted, joint, linear, palette, sparse
 from mlprogram import Program
 from mlprogram.benches.shared import snr_db
+from mlprogram.examine.profile import open_program
 
 LIMIT_DB = 100.0
-FP16, FP32 = ct.precision.FLOAT16, ct.precision.FLOAT32
 
 
-def convert(module, shape, path, **more):
+def convert(module, shape, folder, flexible=None, **options):
     """The module with input x, of this shape or of a flexible one, and output y, in fp32."""
-    inputs = [ct.TensorType("x", shape=more.pop("flexible", None) or shape, dtype=np.float32)]
-    outputs, more = [ct.TensorType("y", dtype=np.float32)], {"compute_precision": FP32} | more
-    return converted(module, torch.zeros(shape), path / "n.mlpackage", inputs, outputs, **more)
+    x = ct.TensorType("x", shape=flexible or shape, dtype=np.float32)
+    options = {"compute_precision": FP32} | options
+    y = ct.TensorType("y", dtype=np.float32)
+    return converted(module, folder, x, outputs=[y], **options)
 
 
 class Recurrent(nn.Module):
@@ -105,44 +106,62 @@ def test_network_agrees_with_pytorch_and_reader_with_coremltools(name, tmp_path)
         np.testing.assert_array_equal(program.constant(op.name), op.outputs[0].val)
 
 
+AFFINE, SHIFT_SCALE, SPARSE = (
+    "constexpr_affine_dequantize",
+    "constexpr_blockwise_shift_scale",
+    "constexpr_sparse_to_dense",
+)
+LUT, SPARSE_LUT, SPARSE_SCALE = (
+    "constexpr_lut_to_dense",
+    "constexpr_lut_to_sparse",
+    "constexpr_sparse_blockwise_shift_scale",
+)
+WHOLE = linear(granularity="per_tensor")
 INT4 = linear("int4", granularity="per_block", block_size=8)
 GROUPED = palette(nbits=3, granularity="per_grouped_channel", group_size=8)
+SPARSE_4_BIT, SPARSE_INT8 = joint(palette(nbits=4)), joint(linear())
+VALUES, CHANNELS = 18432, 112  # weights of the four convolutions, and their channels
+SCALES, SHAPES = 4 * CHANNELS, 4 * 4 * 4  # bytes; the older forms store shapes or axes too
+MASKS, REST = VALUES // 8, 7374  # bytes, and the values that 60 % of zeros leave
+# target, compression, the operation that makes the weights, kind and bytes of what is stored
 COMPRESSIONS = {
-    "int8, iOS 16": (IOS16, linear(), "constexpr_affine_dequantize"),
-    "int8": (IOS18, linear(), "constexpr_blockwise_shift_scale"),
-    "uint8 with offset": (IOS18, linear("uint8"), "constexpr_blockwise_shift_scale"),
-    "int4 in blocks": (IOS18, INT4, "constexpr_blockwise_shift_scale"),
-    "6-bit palette, iOS 16": (IOS16, palette(nbits=6), "constexpr_lut_to_dense"),
-    "4-bit palette": (IOS18, palette(nbits=4), "constexpr_lut_to_dense"),
-    "3-bit grouped palette": (IOS18, GROUPED, "constexpr_lut_to_dense"),
-    "sparse, iOS 16": (IOS16, sparse(0.6), "constexpr_sparse_to_dense"),
-    "sparse": (IOS18, sparse(0.6), "constexpr_sparse_to_dense"),
-    "sparse palette": (IOS18, joint(palette(nbits=4)), "constexpr_lut_to_sparse"),
-    "sparse int8": (IOS18, joint(linear()), "constexpr_sparse_blockwise_shift_scale"),
+    "int8, iOS 16": (IOS16, linear(), AFFINE, "linear int8", VALUES + SCALES + CHANNELS + 16),
+    "int8": (IOS18, linear(), SHIFT_SCALE, "linear int8", VALUES + SCALES),
+    "int8, one scale": (IOS18, WHOLE, SHIFT_SCALE, "linear int8", VALUES + 4 * 4),
+    "uint8": (IOS18, linear("uint8"), SHIFT_SCALE, "linear uint8", VALUES + SCALES + CHANNELS),
+    "int4": (IOS18, INT4, SHIFT_SCALE, "linear per block int4", VALUES // 2 + 4 * 384),
+    "2-bit, iOS 16": (IOS16, palette(nbits=2), LUT, "palette 2-bit", VALUES // 4 + 64 + SHAPES),
+    "6-bit, iOS 16": (IOS16, palette(nbits=6), LUT, "palette 6-bit", 13824 + 1024 + SHAPES),
+    "4-bit palette": (IOS18, palette(nbits=4), LUT, "palette 4-bit", VALUES // 2 + 256),
+    "3-bit in groups": (IOS18, GROUPED, LUT, "palette 3-bit", 6912 + 14 * 8 * 4),
+    "sparse, iOS 16": (IOS16, sparse(0.6), SPARSE, "sparse fp32", MASKS + 4 * REST + SHAPES),
+    "sparse": (IOS18, sparse(0.6), SPARSE, "sparse fp32", MASKS + 4 * REST),
+    "sparse palette": (IOS18, SPARSE_4_BIT, SPARSE_LUT, "sparse + palette 4-bit", MASKS + 3944),
+    "sparse int8": (IOS18, SPARSE_INT8, SPARSE_SCALE, "sparse + linear int8", MASKS + 7822),
 }
 
 
 @pytest.fixture(scope="module")
-# the convolutional network, converted once for each target
 def dense(tmp_path_factory):
+    """The convolutional network, converted once for each target."""
     torch.manual_seed(0)
     module = vocoder()
-    return module, {
-        target: convert(module, WIDE, tmp_path_factory.mktemp("dense"), target=target)
-        for target in (IOS16, IOS18)
-    }
+    folder = tmp_path_factory.mktemp("dense")
+    return module, {t: convert(module, WIDE, folder, target=t) for t in (IOS16, IOS18)}
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_compressed_network_agrees_with_decompressed_weights(name, dense, tmp_path):
-    target, compress, expected_op = COMPRESSIONS[name]
+    target, compress, constexpr, kind, stored_bytes = COMPRESSIONS[name]
     module, paths = dense
     path = compressed(paths[target], compress, tmp_path)
     program = Program(path)
     plain = Program(compressed(path, cto.decompress_weights, tmp_path / "plain"))
     kinds = [op.op_type for op in program.operations]
-    assert kinds.count(expected_op) == 4, set(kinds)
+    assert kinds.count(constexpr) == 4, set(kinds)
     assert not any(op.op_type.startswith("constexpr") for op in plain.operations)
+    biases = {"fp32": 4 * CHANNELS}
+    assert open_program(path).storage.bytes_by_kind() == {kind: stored_bytes} | biases
     twin = vocoder()
     ops = [op for op in plain.operations if op.op_type in ("conv", "conv_transpose")]
     for layer, op, source in zip(convolutions(twin), ops, convolutions(module), strict=True):
@@ -152,6 +171,11 @@ def test_compressed_network_agrees_with_decompressed_weights(name, dense, tmp_pa
     x = torch.randn(WIDE)
     with torch.no_grad():
         assert snr_db(twin(x), program({"x": x})["y"]) >= LIMIT_DB
+
+
+def test_bytes_of_weights_that_are_not_compressed(dense):
+    storage = open_program(dense[1][IOS18]).storage
+    assert storage.bytes_by_kind() == {"fp32": 4 * (VALUES + CHANNELS)}
 
 
 SHAPE = (1, 9, 6)  # batch, steps, features

@@ -186,7 +186,7 @@ def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path):
     """
     y, x = torch.tensor([0.0, 0.0, 1.0, -1.0, 1e-3]), torch.tensor([-1.0, 1.0, -1.0, -1.0, -1.0])
     inputs = [ct.TensorType(name, shape=(5,)) for name in "yx"]
-    path = converted(Angle(), (y, x), tmp_path / "a.mlpackage", inputs, ("z",))
+    path = converted(Angle(), tmp_path, *inputs, outputs=("z",))
     for precision in ("exact", "declared", "ane_numerics"):
         z = Program(path, precision=precision)({"y": y, "x": x})["z"].float()
         assert z[0] == 0, "the defect is gone: drop this test and the note in mlprogram/README.md"

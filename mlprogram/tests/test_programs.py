@@ -19,6 +19,7 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.proto import Model_pb2
 from torch import nn
 
+import test_constants
 import test_elementwise
 import test_layers
 import test_layout
@@ -203,7 +204,7 @@ def test_outputs_share_nothing_with_inputs_and_constants(tmp_path):
 
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = (test_elementwise, test_layers, test_layout)
+FAMILIES = (test_constants, test_elementwise, test_layers, test_layout)
 # operation -> what a test writes that makes it
 WRITTEN_AS = {"write_state": "mb.coreml_update_state", "classify": "ClassifierConfig"}
 
@@ -233,8 +234,9 @@ def model(tmp_path):
         nn.Sequential(nn.Conv2d(32, 64, 3, padding=2, dilation=2), nn.GELU()),
         nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)),
     )
-    image, path = ct.TensorType("image", shape=(1, 3, 64, 64)), tmp_path / "Model.mlpackage"
-    return converted(nn.Sequential(*layers), torch.randn(1, 3, 64, 64), path, [image], ("scores",))
+    image = ct.TensorType("image", shape=(1, 3, 64, 64))
+    path = converted(nn.Sequential(*layers), tmp_path, image, outputs=("scores",))
+    return path.rename(tmp_path / "Model.mlpackage")
 
 
 def test_the_readme_runs_and_its_figures_are_those(model, monkeypatch, capsys):
@@ -264,7 +266,8 @@ def test_the_test_of_the_page_runs(tmp_path):
     (tmp_path / "test_my_model.py").write_text(example, encoding="utf-8")
     layers = nn.Conv1d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 2, 1)
     module, x = nn.Sequential(*layers).eval(), torch.randn(1, 3, 16)
-    converted(module, x, tmp_path / "MyModel.mlpackage", [ct.TensorType("x", shape=x.shape)])
+    path = converted(module, tmp_path, ct.TensorType("x", shape=x.shape))
+    path.rename(tmp_path / "MyModel.mlpackage")
     np.savez(tmp_path / "recorded.npz", x=x.numpy(), y=module(x).detach().numpy())
     command = [sys.executable, *"-m pytest -q -p no:cacheprovider test_my_model.py -c".split()]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "mlprogram" / "src")}

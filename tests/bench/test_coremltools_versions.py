@@ -45,7 +45,7 @@ def another_operation(package):
 def test_only_what_differs_is_judged(change, judged, exit_code, tmp_path, monkeypatch):
     x = torch.ones(1, 4, 9)
     module = nn.Sequential(nn.Conv1d(4, 4, 3), nn.ReLU())
-    stored = converted(module, x, tmp_path / "v.mlpackage", [ct.TensorType("x", x.shape)])
+    stored = converted(module, tmp_path, ct.TensorType("x", x.shape))
     ran = []
 
     def run(words, **_):

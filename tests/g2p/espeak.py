@@ -16,8 +16,8 @@ from pathlib import Path
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.espeak import espeak_of
 from kokoro_ane.g2p.languages.language import LANGUAGES
-from kokoro_ane.g2p.languages.reader import stages
-from kokoro_ane.g2p.phonemizer import LateNeural
+from kokoro_ane.g2p.languages.reader import LanguageReader
+from kokoro_ane.g2p.reading import LateNeural
 from training.languages import frequent_words, held_out
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentences"
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("language", choices=tuple(LANGUAGES))
     code = parser.parse_args().language
     language, words = LANGUAGES[code], held_out(frequent_words(code), seed=0)
-    _, reader, _ = stages(code, {}, LateNeural(code))
+    reader = LanguageReader(language, {}, LateNeural(code))
     reader.prepare(words)
     readings = [language.joined(reader.ruled(word), "", "") for word in words]
     unseen = compared(words, readings, [*map(espeak_of(language.espeak), words)])

@@ -16,11 +16,12 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN, SYMBOLS, to_kokoro, unknown_symbol
 from kokoro_ane.g2p.heteronyms import Heteronyms
-from kokoro_ane.g2p.lexicon import DEFAULT, SILVER_CONFIDENCE, Found, Lexicon, read_user_lexicon
+from kokoro_ane.g2p.lexicon import DEFAULT, SILVER_CONFIDENCE, Found, Lexicon
 from kokoro_ane.g2p.morphology import SUFFIXES, stems
 from kokoro_ane.g2p.part_of_speech import split_words
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import Guess
+from kokoro_ane.g2p.user_lexicon import read_user_lexicon
 from kokoro_ane.g2p.word_lists import (
     CMUDICT,
     OURS,

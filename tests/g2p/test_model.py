@@ -22,19 +22,16 @@ from kokoro_ane.g2p.alphabet import (
     encode,
     speakable,
 )
-from kokoro_ane.g2p.network import LetterToSound, torch_run
-from kokoro_ane.g2p.neural import (
-    WEIGHTS,
-    Config,
-    NeuralG2P,
+from kokoro_ane.g2p.ctc import (
     best_stressed_path,
     calibrated,
     collapsed,
     decoded_batch,
     legal,
     log_likelihoods,
-    read_manifest,
 )
+from kokoro_ane.g2p.network import LetterToSound, torch_run
+from kokoro_ane.g2p.neural import WEIGHTS, Config, NeuralG2P, read_manifest
 from tests.g2p.names import rows
 from training.error_rates import error_rates
 

@@ -17,10 +17,11 @@ from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.g2p.chunks import segments
-from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
+from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.phonemizer import phonemize
+from kokoro_ane.g2p.user_lexicon import read_user_lexicon
 from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.assembly import ADVISORIES, read_assembly
 from kokoro_ane.pipeline.bundle import main
