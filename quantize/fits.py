@@ -20,7 +20,6 @@ from kokoro_ane.quantize.methods import (
 )
 from kokoro_ane.quantize.palettes import Fit, row_palettes
 from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, Table
-from kokoro_ane.vocoder.eager import FrozenConvTranspose
 
 MOST = 127
 # How far a value may be off its grid, as a share of the row's largest weight: as much as float32
@@ -58,7 +57,7 @@ def rows_of(layer: nn.Module, label: str = "") -> Integers:
     """
     weight = layer.weight
     assert isinstance(weight, Tensor)
-    axis = int(getattr(layer, "transposed", isinstance(layer, FrozenConvTranspose)))
+    axis = int(getattr(layer, "transposed", False))
     form = symmetric(weight.detach().half().numpy(), 8, weight.shape[1 - axis], axis)
     form.label = label
     return form

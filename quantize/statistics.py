@@ -101,22 +101,6 @@ class Reading:
         self.count += other.count
 
 
-def eager_places(vocoder: Vocoder) -> dict[str, Place]:
-    """Every convolution that compression names, by its name in EagerVocoder. A place's `alpha`
-    divides what is read there.
-    """
-    generator = vocoder.generator
-    whole = {"f0_conv": Place("F0_conv"), "energy_conv": Place("N_conv")}
-    for index, up in enumerate(generator.ups):
-        # the mean over parallel blocks is left a sum before all upsamplers but the first
-        blocks = torch.full((up.in_channels,), float(generator.blocks_per_stage))
-        whole[f"generator.ups.{index}"] = Place(f"generator.ups.{index}", blocks if index else None)
-    for index, block in enumerate(vocoder.decode):
-        if block.pool is not None:
-            whole[f"decode.{index}.pool"] = Place(f"decode.{index}.pool")
-    return places(vocoder) | whole
-
-
 @torch.no_grad()
 def readings(
     vocoder: Vocoder,
@@ -152,7 +136,7 @@ def readings(
             shown.advance(task)
 
     named = {*tops, *moments}
-    for name, place in eager_places(vocoder).items():
+    for name, place in places(eager).items():
         if place.path not in named:
             continue
         eager.get_submodule(name).register_forward_pre_hook(partial(note, place))

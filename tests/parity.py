@@ -30,6 +30,7 @@ from kokoro_ane.pipeline.upstream import (
     upstream_intermediates,
 )
 from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.scaled_conv import ScaledConv
 from kokoro_ane.vocoder.source import gaussian_noise
 from tests.random_checkpoint import enliven_encoder
 
@@ -179,6 +180,18 @@ def padded_render(vocoder, x, bucket, masked=True):
         .flatten()[: FRAME_SAMPLES * x.frames]
         .numpy()
     )
+
+
+def input_factor(layer, x):
+    """What a prepared layer multiplies its input by before the product: [1, C or 1, R or 1, W or
+    1].
+    """
+    factor = torch.ones(1, 1, 1, 1)
+    if isinstance(layer, ScaledConv):
+        factor = factor if layer.reciprocal is None else layer.reciprocal
+        if layer.envelope is not None:
+            factor = factor * torch.exp(-layer.envelope(x * factor))
+    return factor
 
 
 SPEEDS = (1.0, 1.0, 0.8, 1.3)

@@ -235,10 +235,11 @@ class Teacher:
     def _norms(self) -> Iterator[Any]:
         """The norms in the order of streaming_model.generator_norms, which is that of the calls."""
         generator = self.fast.generator
-        for source, blocks in zip(generator.noise_res, generator.stages, strict=True):
-            for block in (source, *blocks):
-                for first, second in zip(block.first, block.second, strict=True):
-                    yield from (first.norm, second.norm)
+        for stage, source in enumerate(generator.noise_res):
+            first = stage * generator.count
+            for block in (source, *generator.resblocks[first : first + generator.count]):
+                for before, between in zip(block.convs1, block.convs2, strict=True):
+                    yield from (before.norm, between.norm)
 
     def __call__(self, line: Line, seed: int) -> Records | None:
         """The record of one line; None for a text that is too short or too long."""

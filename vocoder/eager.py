@@ -5,16 +5,21 @@ fewer passes over memory.
     # as Vocoder(...) without a mask; vocoder.render.render_reference takes either
     waveform = fast(asr, f0, energy, style, spectrum)
 
-For speed only: Vocoder stays the definition and is what is exported. What differs, all of it exact
-up to rounding: channels are the contiguous axis, which oneDNN's convolutions read without
-reordering; AdaIN is one batch norm whose affine is the style's; Snake is u + sin(u)^2 on u = alpha
-x, alpha folded into the norm's affine and 1 / alpha into the next convolution (so are 1 / sqrt(2)
-and the mean over parallel blocks); the style affines of all norms are one product. Figures:
-docs/speaking.md.
+It exists for speed. Vocoder stays the definition and is what is exported. The modules have the
+vocoder's names. These differences are exact up to rounding:
+
+- Channels are the contiguous axis, which oneDNN's convolutions read without reordering.
+- AdaIN is one batch norm whose affine is the style's, and one product with the style gives the
+  affines of all norms.
+- Snake is u + sin(u)^2 on u = alpha x. alpha is folded into the norm's affine, and 1 / alpha into
+  the next convolution; so are 1 / sqrt(2) and the mean over parallel blocks.
+
+Figures: docs/speaking.md.
 """
 
-from collections.abc import Iterator
+import copy
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -31,11 +36,37 @@ from kokoro_ane.core.layers import (
     Modules,
     Snake,
     concatenate,
-    read_by,
+    with_zero_taps,
 )
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 
-GROUPS = 32
+GROUPS = 32  # of steps, in `moments`
+Layer = TypeVar("Layer", Conv, ConvTranspose)
+
+
+def folded(
+    conv: Layer,
+    divisor: Tensor | float = 1.0,
+    factor: float = 1.0,
+    bias: Tensor | None = None,
+) -> Layer:
+    """A copy of a convolution whose input is divided by `divisor` (a number, or [in]) and whose
+    result is multiplied by `factor`. `bias` [out] replaces its own. The products are computed in
+    float64 and rounded once.
+    """
+    copied = with_zero_taps(copy.deepcopy(conv))
+    weight = copied.weight.detach()  # [out, in, 1, k]; of a transposed one [in, out, 1, k]
+    if isinstance(divisor, Tensor):
+        divisor = divisor.double().view(1, -1, 1, 1)
+    product = (weight.double() * factor / divisor).to(weight.dtype)
+    copied.weight = nn.Parameter(product, requires_grad=False)
+    if bias is None and conv.bias is not None:
+        bias = conv.bias.detach() * factor
+    if bias is not None:
+        stored = nn.Parameter(bias.to(weight.dtype), requires_grad=False)
+        # Zeros are left out: a package stores equal constants once, and layers lose their names.
+        copied.bias = stored if bias.any() else None
+    return copied
 
 
 class StyleRows:
@@ -46,26 +77,26 @@ class StyleRows:
     def __init__(self) -> None:
         self.weights: list[Tensor] = []
         self.biases: list[Tensor] = []
-        self.taken = 0
+        self.count = 0
 
-    def add(self, norm: AdaIN1d, scale: Tensor) -> tuple[int, int]:
-        """Rows of `norm`, its output scaled by `scale` [C]: where they begin and C. Gains stand
-        first, then shifts.
+    def add(self, norm: AdaIN1d, scale: Tensor) -> int:
+        """Append the rows of `norm`, with its output scaled by `scale` [C]: C gains, then C shifts.
+        Returns where they begin.
         """
         both = scale.double().repeat(2)  # [2C]
         # [2C, style_dim]
         self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])
         self.biases.append(norm.fc.bias.detach().double() * both)
-        begin, self.taken = self.taken, self.taken + len(both)
-        return begin, len(scale)
+        begin, self.count = self.count, self.count + len(both)
+        return begin
 
 
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance over time of x [1, C, 1, S] with channels last: [C] each.
 
     PyTorch's kernel for this layout adds S values up one after the other in float32: 104 dB at 30
-    s. Steps are dealt out to GROUPS groups, each with statistics of its own in that same kernel,
-    and the groups are joined by the law of total variance: 145 dB at any length.
+    s. Here the steps are dealt out to GROUPS groups. The same kernel measures each group, and the
+    law of total variance joins them: 145 dB at any length.
     """
     channels, steps = x.shape[1], x.shape[3]
     rows = x.permute(0, 2, 3, 1).reshape(steps, channels)
@@ -84,12 +115,15 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Norm(nn.Module):
-    """AdaIN at exact length; the affine is cut from what StyleRows computes."""
+    """AdaIN at exact length, its result multiplied by `scale` [C]. The affine is cut from what
+    StyleRows computes.
+    """
 
     def __init__(self, norm: AdaIN1d, rows: StyleRows, scale: Tensor | None = None) -> None:
         super().__init__()
-        scale = torch.ones(norm.fc.channels) if scale is None else scale
-        self.begin, self.channels = rows.add(norm, scale)
+        self.channels = norm.fc.channels
+        self.scale = torch.ones(self.channels) if scale is None else scale
+        self.begin = rows.add(norm, self.scale)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S], affines [rows] -> a new [1, C, 1, S] that the caller may overwrite."""
@@ -102,59 +136,16 @@ def last_channels(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-class FrozenConv(nn.Module):
-    """A convolution with frozen weights: `inner` [in] or [1] divides its input, `outer` multiplies
-    its result.
-    """
-
-    weight: Tensor
-    bias: Tensor | None
-
-    def __init__(self, conv: Conv, inner: Tensor | None = None, outer: float = 1.0) -> None:
-        super().__init__()
-        weight = conv.weight.detach().double() * outer  # [out, in, 1, k]
-        if inner is not None:
-            weight = weight / inner.double().view(1, -1, 1, 1)
-        self.register_buffer("weight", last_channels(weight.to(conv.weight.dtype)))
-        self.register_buffer("bias", None if conv.bias is None else conv.bias.detach() * outer)
-        self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, in, 1, S] -> [1, out, 1, S / stride]."""
-        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
-
-
-class FrozenConvTranspose(nn.Module):
-    """A transposed convolution with frozen weights; `inner` divides its input."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, conv: ConvTranspose, inner: float = 1.0) -> None:
-        super().__init__()
-        weight = F.pad(conv.weight.detach(), (0, conv.zero_taps)) / inner
-        self.register_buffer("weight", last_channels(weight))
-        self.register_buffer("bias", conv.bias.detach().clone())
-        self.stride, self.padding, self.groups = conv.stride, conv.padding, conv.groups
-        self.rounding: nn.Module | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, in, 1, S] -> [1, out, 1, stride * S]."""
-        x = read_by(self, x)
-        return F.conv_transpose2d(
-            x, self.weight, self.bias, self.stride, self.padding, 0, self.groups
-        )
-
-
 class SnakeConv(nn.Module):
     """AdaIN, Snake, convolution."""
 
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, rows: StyleRows) -> None:
         super().__init__()
-        alpha = snake.alpha.detach().flatten()
-        self.norm, self.conv = Norm(norm, rows, alpha), FrozenConv(conv, inner=alpha)
+        alpha = snake.alpha.detach().flatten()  # [in]
+        self.norm, self.conv = Norm(norm, rows, alpha), folded(conv, alpha)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
+        """x [1, in, 1, S] -> [1, out, 1, S]."""
         u = self.norm(x, affines)  # alpha times AdaIN's result
         wave = torch.sin(u)
         return self.conv(u.addcmul_(wave, wave))
@@ -167,12 +158,12 @@ class SnakeBlock(nn.Module):
         super().__init__()
         first = zip(block.adain1, block.alpha1, block.convs1, strict=True)
         second = zip(block.adain2, block.alpha2, block.convs2, strict=True)
-        self.first = Modules(SnakeConv(*parts, rows) for parts in first)
-        self.second = Modules(SnakeConv(*parts, rows) for parts in second)
+        self.convs1 = Modules(SnakeConv(*parts, rows) for parts in first)
+        self.convs2 = Modules(SnakeConv(*parts, rows) for parts in second)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S] -> a new tensor of the same shape."""
-        for first, second in zip(self.first, self.second, strict=True):
+        for first, second in zip(self.convs1, self.convs2, strict=True):
             x = second(first(x, affines), affines).add_(x)
         return x
 
@@ -185,16 +176,15 @@ class LeakyBlock(nn.Module):
     def __init__(self, block: AdainResBlk1d, rows: StyleRows) -> None:
         super().__init__()
         self.norm1, self.norm2 = Norm(block.norm1, rows), Norm(block.norm2, rows)
-        self.conv1, self.conv2 = FrozenConv(block.conv1), FrozenConv(block.conv2, outer=HALF_POWER)
-        self.shortcut = (
-            None if block.conv1x1 is None else FrozenConv(block.conv1x1, outer=HALF_POWER)
-        )
-        self.pool = None if block.pool is None else FrozenConvTranspose(block.pool)
+        self.conv1, self.conv2 = folded(block.conv1), folded(block.conv2, factor=HALF_POWER)
+        shortcut, pool = block.conv1x1, block.pool
+        self.conv1x1 = None if shortcut is None else folded(shortcut, factor=HALF_POWER)
+        self.pool = None if pool is None else folded(pool)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, inner, 1, S] -> [1, out, 1, S or 2S]."""
         h = F.leaky_relu_(self.norm1(x, affines), LEAKY_SLOPE)
-        shortcut = x * HALF_POWER if self.shortcut is None else self.shortcut(x)
+        shortcut = x * HALF_POWER if self.conv1x1 is None else self.conv1x1(x)
         if self.pool is not None:
             h = self.pool(h)  # [1, inner, 1, 2S]
             shortcut = F.interpolate(shortcut, scale_factor=(1.0, 2.0), mode="nearest")
@@ -207,22 +197,19 @@ class EagerGenerator(nn.Module):
 
     def __init__(self, generator: Generator, rows: StyleRows) -> None:
         super().__init__()
-        count = generator.blocks_per_stage
+        self.count = count = generator.blocks_per_stage
         # A stage's mean is left a sum: leaky_relu passes a positive factor on, so what reads the
         # stage divides by `count`.
-        self.ups = Modules(
-            FrozenConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups)
-        )
-        self.noise_convs = Modules(FrozenConv(conv) for conv in generator.noise_convs)
+        self.ups = Modules(folded(up, count if i else 1.0) for i, up in enumerate(generator.ups))
+        self.noise_convs = Modules(folded(conv) for conv in generator.noise_convs)
         self.noise_res = Modules(SnakeBlock(block, rows) for block in generator.noise_res)
-        blocks = [SnakeBlock(block, rows) for block in generator.resblocks]
-        self.stages = Modules(Modules(blocks[i : i + count]) for i in range(0, len(blocks), count))
-        self.conv_post = FrozenConv(generator.conv_post, inner=torch.tensor([float(count)]))
+        self.resblocks = Modules(SnakeBlock(block, rows) for block in generator.resblocks)
+        self.conv_post = folded(generator.conv_post, float(count))
         self.stft = generator.stft
 
     def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """x [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> waveform [1, 1, 1, 600F]."""
-        for i in range(len(self.stages) - 1):
+        for i in range(len(self.ups) - 1):
             x = self.stage(i, x, affines, spectrum)
         return self.last_stage(F.leaky_relu(x, STAGE_SLOPE), affines, spectrum)
 
@@ -231,16 +218,16 @@ class EagerGenerator(nn.Module):
         return self._blocks(i, self.ups[i](F.leaky_relu(x, STAGE_SLOPE)), affines, spectrum)
 
     def last_stage(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
-        """x [1, C, 1, S], behind its leaky ReLU -> waveform [1, 1, 1, 600F]."""
+        """x [1, C, 1, S], the result of a leaky ReLU -> waveform [1, 1, 1, 600F]."""
         x = self.ups[-1](x)
         x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120F + 1]
-        x = self._blocks(len(self.stages) - 1, x, affines, spectrum)
+        x = self._blocks(len(self.ups) - 1, x, affines, spectrum)
         return self.stft(self.conv_post(F.leaky_relu(x, POST_SLOPE)), None)
 
     def _blocks(self, i: int, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
-        """x with the source's result in it -> the sum of the stage's parallel blocks."""
+        """Add the source's result to x -> the sum of the stage's parallel blocks."""
         x = self.noise_res[i](self.noise_convs[i](spectrum), affines).add_(x)
-        first, *others = self.stages[i]
+        first, *others = self.resblocks[i * self.count : (i + 1) * self.count]
         total = first(x, affines)
         for block in others:
             total.add_(block(x, affines))
@@ -260,9 +247,12 @@ class EagerVocoder(nn.Module):
         rows = StyleRows()
         self.encode = LeakyBlock(vocoder.encode, rows)
         self.decode = Modules(LeakyBlock(block, rows) for block in vocoder.decode)
-        self.f0_conv, self.energy_conv = FrozenConv(vocoder.F0_conv), FrozenConv(vocoder.N_conv)
-        self.residual = FrozenConv(vocoder.residual_conv)
+        self.F0_conv, self.N_conv = folded(vocoder.F0_conv), folded(vocoder.N_conv)
+        self.asr_res = nn.Sequential(folded(vocoder.residual_conv))
         self.generator = EagerGenerator(vocoder.generator, rows)
+        for layer in self.modules():
+            if isinstance(layer, Conv | ConvTranspose):
+                layer.weight.data = last_channels(layer.weight.data)
         dtype = vocoder.F0_conv.weight.dtype
         self.register_buffer("style_weight", torch.cat(rows.weights).to(dtype))  # [rows, style_dim]
         self.register_buffer("style_bias", torch.cat(rows.biases).to(dtype))
@@ -287,7 +277,7 @@ class EagerVocoder(nn.Module):
         """What the generator reads, [1, C, 1, 2F]."""
         asr = last_channels(asr)
         # [1, 1, 1, F] twice, [1, 64, 1, F]
-        f0, energy, residual = self.f0_conv(f0), self.energy_conv(energy), self.residual(asr)
+        f0, energy, residual = self.F0_conv(f0), self.N_conv(energy), self.asr_res(asr)
         x = self.encode(last_channels(concatenate(asr, f0, energy)), affines)
         for block in self.decode:
             x = block(last_channels(concatenate(x, residual, f0, energy)), affines)
@@ -296,9 +286,9 @@ class EagerVocoder(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """`path`: of the Vocoder's convolution. `alpha` [in] of the Snake before it, by which the
-    weights are divided; `outer` multiplies its result. `centred`: AdaIN alone reads the result and
-    takes any constant off it again.
+    """The Vocoder's convolution at `path`, and what stands in the weights of its eager copy: its
+    input is divided by `alpha` [in], its result multiplied by `outer`. `centred`: only AdaIN reads
+    the result, which takes off any constant.
     """
 
     path: str
@@ -307,40 +297,22 @@ class Place:
     centred: bool = False
 
 
-def places(vocoder: Vocoder) -> dict[str, Place]:
-    """By the name in EagerVocoder; transposed convolutions, F0_conv, N_conv and conv_post left
-    out.
+def places(eager: EagerVocoder) -> dict[str, Place]:
+    """What is folded into the convolutions of `eager`, by their names in it. conv_post, which no
+    level compresses, is left out.
     """
-    places = {"residual": Place("asr_res.0")}
-    for block in ("encode", *(f"decode.{index}" for index in range(len(vocoder.decode)))):
-        places[f"{block}.conv1"] = Place(f"{block}.conv1", centred=True)
-        places[f"{block}.conv2"] = Place(f"{block}.conv2", outer=HALF_POWER)
-        places[f"{block}.shortcut"] = Place(f"{block}.conv1x1", outer=HALF_POWER)
-    generator = vocoder.generator
-    for index in range(len(generator.noise_res)):
-        places[f"generator.noise_convs.{index}"] = Place(f"generator.noise_convs.{index}")
-        places |= _snakes(vocoder, f"generator.noise_res.{index}", f"generator.noise_res.{index}")
-    for index in range(len(generator.resblocks)):
-        stage, member = divmod(index, generator.blocks_per_stage)
-        places |= _snakes(
-            vocoder, f"generator.stages.{stage}.{member}", f"generator.resblocks.{index}"
-        )
-    return {name: place for name, place in places.items() if _is_there(vocoder, place.path)}
-
-
-def _snakes(vocoder: Vocoder, name: str, path: str) -> Iterator[tuple[str, Place]]:
-    """The convolutions of an AdaINResBlock1."""
-    block = vocoder.get_submodule(path)
-    for which, convs, snakes in (("first", "convs1", "alpha1"), ("second", "convs2", "alpha2")):
-        for index, snake in enumerate(block.get_submodule(snakes).children()):
-            alpha = snake.get_parameter("alpha").detach().flatten()  # [in]
-            yield (
-                f"{name}.{which}.{index}.conv",
-                Place(f"{path}.{convs}.{index}", alpha, centred=which == "first"),
-            )
-
-
-def _is_there(vocoder: Vocoder, path: str) -> bool:
-    """A block as wide as what it reads has no shortcut's convolution."""
-    parent, _, name = path.rpartition(".")
-    return getattr(vocoder.get_submodule(parent), name) is not None
+    places = {}
+    for name, layer in eager.named_modules():
+        if not isinstance(layer, Conv | ConvTranspose) or name == "generator.conv_post":
+            continue
+        parent, alpha, outer = eager.get_submodule(name.rpartition(".")[0]), None, 1.0
+        if isinstance(parent, SnakeConv):
+            alpha = parent.norm.scale
+        elif name.endswith(("conv2", "conv1x1")):
+            outer = HALF_POWER
+        elif name.startswith("generator.ups.") and name != "generator.ups.0":
+            alpha = torch.full((layer.in_channels,), float(eager.generator.count))
+        path = name.removesuffix(".conv")
+        centred = ".convs1." in path or path.endswith("conv1")
+        places[name] = Place(path, alpha, outer, centred)
+    return places

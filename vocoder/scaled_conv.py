@@ -17,7 +17,6 @@ one channel, most on one value a frame. The modules' attributes and the variable
 name the values of a built package.
 """
 
-from collections.abc import Callable
 from types import MappingProxyType
 
 import torch
@@ -48,20 +47,6 @@ class Ramp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv_transpose2d(x, self.weight, None, (1, self.rate), (0, self.rate // 2))
-
-
-class Repeat(nn.Module):
-    """Every column `rate` times: [1, 1, R, n] -> [1, 1, R, rate n]."""
-
-    weight: Tensor
-
-    def __init__(self, rate: int) -> None:
-        super().__init__()
-        self.rate = rate
-        self.register_buffer("weight", torch.ones(1, 1, 1, rate))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv_transpose2d(x, self.weight, None, (1, self.rate))
 
 
 class TimeVaryingScale(nn.Module):
@@ -137,33 +122,9 @@ class TapSum(nn.Module):
         return F.conv2d(y, self.weight, bias, padding=(0, self.reach), groups=self.out)
 
 
-def scaled_product(
-    x: Tensor,
-    reciprocal: Tensor | None,
-    envelope: nn.Module | None,
-    bias: Tensor | None,
-    product: Callable[[Tensor, Tensor | None], Tensor],
-    taps: TapSum | None = None,
-) -> Tensor:
-    """product(x scaled, bias). `reciprocal` is [1, C, 1, 1], and None where x is rounded and there
-    is no envelope: it is in the steps then (quantize/level.py).
-    """
-    x = x if reciprocal is None else x * reciprocal
-    if envelope is None:
-        return product(x, bias)
-    level = envelope(x)
-    divided = x * torch.exp(-level)
-    # a name of its own: coremltools finds no operation that it calls var_N itself
-    result = product(divided, None)
-    y = result * torch.exp(level)
-    if taps is not None:
-        return taps.summed(y, bias)
-    return y if bias is None else y + bias.view(1, -1, 1, 1)
-
-
 class ScaledConv(Conv):
-    """A convolution that renders the same as `conv`. `divisor` [C] of the input's channels, which
-    the weights take.
+    """A convolution that renders the same as `conv`. Its input's channels are divided by `divisor`
+    [C], which the weights take, and then by `envelope`, an e(t) that its result is multiplied by.
     """
 
     reciprocal: Tensor | None
@@ -181,7 +142,8 @@ class ScaledConv(Conv):
             dilation=conv.dilation[1],
             bias=conv.bias is not None,
         )
-        weight, reciprocal = conv.weight.detach(), None
+        weight = conv.weight.detach()
+        reciprocal = conv.reciprocal if isinstance(conv, ScaledConv) else None
         if divisor is not None:
             # What the input is divided by, the weights are multiplied by: [1, in, 1, 1].
             factor = divisor.double().view(1, -1, 1, 1)
@@ -189,14 +151,24 @@ class ScaledConv(Conv):
         self.weight.data = weight.clone()
         if conv.bias is not None and self.bias is not None:
             self.bias.data = conv.bias.detach().clone()
+        # None also where x is rounded and there is no envelope: the rounding's steps have it then
+        # (quantize/level.py).
         self.register_buffer("reciprocal", reciprocal)
         self.envelope, self.taps = envelope, None
 
     def forward(self, x: Tensor) -> Tensor:
-        """[1, C, R, S] -> as `conv`."""
-        return scaled_product(
-            x, self.reciprocal, self.envelope, self.bias, self._product, self.taps
-        )
+        """[1, in, R, S] -> [1, out, R, S / stride]."""
+        x = x if self.reciprocal is None else x * self.reciprocal
+        if self.envelope is None:
+            return self._product(x, self.bias)
+        level = self.envelope(x)
+        divided = x * torch.exp(-level)
+        # a name of its own: coremltools finds no operation that it calls var_N itself
+        result = self._product(divided, None)
+        y = result * torch.exp(level)
+        if self.taps is not None:
+            return self.taps.summed(y, self.bias)
+        return y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         x = read_by(self, x)
@@ -215,28 +187,9 @@ class PerColumnScaledConv(ScaledConv):
         assert conv.stride[1] == conv.dilation[1] == 1
         assert conv.padding[1] == count // 2
         assert count % 2
-        if isinstance(conv, ScaledConv):
-            self.reciprocal = conv.reciprocal
         # [out taps, in, 1, 1]
         self.weight.data = (
             conv.weight.detach().permute(0, 3, 1, 2).reshape(out * count, inner, 1, 1).clone()
         )
         self.padding, self.kernel_size = (0, 0), (1, 1)
         self.taps = TapSum(out, count) if count > 1 else None
-
-
-def reciprocal_of(conv: Conv) -> Tensor | None:
-    """What a convolution multiplies its input's channels by, [1, C, 1, 1]; None where it takes them
-    as they are.
-    """
-    return conv.reciprocal if isinstance(conv, ScaledConv) else None
-
-
-def input_factor(layer: nn.Module, x: Tensor) -> Tensor:
-    """What a layer multiplies its input by before the product: [1, C or 1, R or 1, W or 1]."""
-    factor = torch.ones(1, 1, 1, 1)
-    if isinstance(layer, ScaledConv):
-        factor = factor if layer.reciprocal is None else layer.reciprocal
-        if layer.envelope is not None:
-            factor = factor * torch.exp(-layer.envelope(x * factor))
-    return factor

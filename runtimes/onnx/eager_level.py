@@ -9,7 +9,6 @@ from torch import Tensor
 
 from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.statistics import eager_places
 from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, store
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import EagerVocoder, Norm, places
@@ -36,7 +35,7 @@ def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None
     """Give the layers of `eager`, which was made from `vocoder`, the level's forms. Those with int8
     inputs are left to the caller.
     """
-    for name, place in eager_places(vocoder).items():
+    for name, place in places(eager).items():
         form = level.forms.get(place.path)
         if form is None or place.path in level.ranges:
             continue
@@ -51,27 +50,22 @@ def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
     """The one product of all styles: the affines' rows, times what Snake multiplies."""
     rows: list[Integers] = []
     factors: list[Tensor] = []
-    for norm, path, alpha in _norms(eager, vocoder):
+    for norm, path in _norms(eager):
         form = level.forms.get(f"{path}.fc") or rows_of(vocoder.get_submodule(f"{path}.fc"))
         assert isinstance(form, Integers)  # this runtime has levels of integers only
         rows.append(form)
-        factors.append(torch.ones(norm.channels) if alpha is None else alpha)
+        factors.append(norm.scale)
     every = torch.cat([factor.repeat(2) for factor in factors])[:, None]  # [rows, 1]
     values = torch.cat([form.values.flatten(1) for form in rows])  # [rows, style_dim]
     scale = torch.cat([form.scale.flatten(1) for form in rows]).double() * every
     store(eager, Integers(values.numpy(), scale.float().numpy(), "style_weight"), "style_weight")
 
 
-def _norms(eager: EagerVocoder, vocoder: Vocoder) -> list[tuple[Norm, str, Tensor | None]]:
-    """Norms in the order of their rows: the module, the vocoder's path, what Snake multiplies."""
-    names: dict[str, tuple[str, Tensor | None]] = {}
-    for name, place in places(vocoder).items():
-        if ".convs" in place.path:
-            path = place.path.replace(".convs", ".adain")
-            names[f"{name.removesuffix('.conv')}.norm"] = path, place.alpha
-    norms = []
-    for name, module in eager.named_modules():
-        if isinstance(module, Norm):
-            path, alpha = names.get(name, (name, None))
-            norms.append((module, path, alpha))
+def _norms(eager: EagerVocoder) -> list[tuple[Norm, str]]:
+    """Norms in the order of their rows, each with its path in the vocoder."""
+    norms = [
+        (module, name.replace(".convs", ".adain").removesuffix(".norm"))
+        for name, module in eager.named_modules()
+        if isinstance(module, Norm)
+    ]
     return sorted(norms, key=lambda entry: entry[0].begin)

@@ -2,7 +2,7 @@
 ConvInteger, DequantizeLinear.
 
     conv = IntegerConv(prepared, form, size=1.0, place=place)
-    replace_module(portable.eager, "generator.stages.1.0.first.0.conv", conv)
+    replace_module(portable.eager, "generator.resblocks.3.convs1.0.conv", conv)
 
 It renders what vocoder/scaled_conv.py's convolution renders of rounded values: inputs divided by
 their envelope, of one int8 step a channel (balance, Snake's alpha and the range in one number);
@@ -22,7 +22,6 @@ from kokoro_ane.core.layers import Conv
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.vocoder.eager import Place
 from kokoro_ane.vocoder.scaled_conv import ColumnScale, ScaledConv, TimeVaryingScale
-from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv
 
 if TYPE_CHECKING:
     import onnx
@@ -110,13 +109,13 @@ class IntegerConv(nn.Module):
     reciprocal: Tensor
     bias: Tensor | None
 
-    def __init__(self, conv: Conv | FoldedConv, form: Integers, size: float, place: Place) -> None:
+    def __init__(self, conv: Conv, form: Integers, size: float, place: Place) -> None:
         super().__init__()
         step, steps = size / INT8, form.scale.double().flatten()  # [out], of the weights
         self.register_buffer("weight", (form.values.short() + HALF).to(torch.uint8))
         self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
         self.register_buffer("output_steps", (steps * step * place.outer).float())
-        prepared = conv if isinstance(conv, ScaledConv | FoldedConv) else None
+        prepared = conv if isinstance(conv, ScaledConv) else None
         self.envelope, self.taps = (prepared.envelope, prepared.taps) if prepared else (None, None)
         # what the channels are multiplied by before they are rounded
         channels = torch.ones(form.values.shape[1], dtype=torch.float64)

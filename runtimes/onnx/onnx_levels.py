@@ -63,7 +63,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import Place, places
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
-from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, PhaseConv
+from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
 from kokoro_ane.vocoder.streaming.streaming_stage import FUNCTIONS
@@ -83,13 +83,13 @@ def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingS
             # stage's source convolution reads columns as rows there
             if name.startswith("vocoder.generator.") or isinstance(conv, PhaseConv):
                 continue
-            if path in level.ranges and isinstance(conv, Conv | FoldedConv):
+            if path in level.ranges and isinstance(conv, Conv):
                 replace_module(module, name, integer_conv(conv, level, Place(path)))
     attach_level(stage.twin, level, inputs=False)
     return stage
 
 
-def integer_conv(conv: Conv | FoldedConv, level: Level, place: Place) -> IntegerConv:
+def integer_conv(conv: Conv, level: Level, place: Place) -> IntegerConv:
     """A convolution with the level's integers and range."""
     form = level.forms[place.path]
     assert isinstance(form, Integers)  # build_file has asked
@@ -101,7 +101,7 @@ def with_integers(prepared: Vocoder, level: Level, hidden_dim: int) -> PortableV
     products of integers.
     """
     portable = PortableVocoder(prepared, hidden_dim)
-    for name, place in places(prepared).items():
+    for name, place in places(portable.eager).items():
         if place.path in level.ranges:
             conv = prepared.get_submodule(place.path)
             assert isinstance(conv, Conv), place.path

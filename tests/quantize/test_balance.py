@@ -38,10 +38,11 @@ from kokoro_ane.quantize.palettes import (
     rounded,
 )
 from kokoro_ane.quantize.plan import LayerPlan, can_be_fitted, plan_for, vocoder_layers
-from kokoro_ane.quantize.statistics import eager_places, readings
+from kokoro_ane.quantize.statistics import readings
 from kokoro_ane.quantize.stored_forms import RoundedInput
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.eager import EagerVocoder, places
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.scaled_conv import (
@@ -49,10 +50,10 @@ from kokoro_ane.vocoder.scaled_conv import (
     PerColumnScaledConv,
     ScaledConv,
     TimeVaryingScale,
-    input_factor,
 )
 from tests.builds import recipe_of
 from tests.demo_voice import heldout
+from tests.parity import input_factor
 from tests.random_checkpoint import random_vocoder, tiny_config
 
 FRAMES = 12
@@ -85,7 +86,9 @@ def clip():
 
 def reads(vocoder, clip):
     """What every convolution reads."""
-    return readings(vocoder, [clip], [place.path for place in eager_places(vocoder).values()])
+    return readings(
+        vocoder, [clip], [place.path for place in places(EagerVocoder(vocoder)).values()]
+    )
 
 
 def balanced_by(vocoder, clip, exponent):

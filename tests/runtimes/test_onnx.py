@@ -14,7 +14,7 @@ from torch import nn
 
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import CheckFailed
-from kokoro_ane.core.layers import Conv
+from kokoro_ane.core.layers import Conv, ConvTranspose, with_zero_taps
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.fits import form_of
@@ -27,14 +27,10 @@ from kokoro_ane.runtimes.onnx.integer_conv import INT8, IntegerConv
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder, FrozenConv, Place, places
-from kokoro_ane.vocoder.scaled_conv import (
-    PerColumnScaledConv,
-    ScaledConv,
-    TimeVaryingScale,
-    input_factor,
-)
+from kokoro_ane.vocoder.eager import EagerVocoder, Place, places
+from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv, ScaledConv, TimeVaryingScale
 from tests.commands import printed, refused
+from tests.parity import input_factor
 from tests.runtimes.test_portable import files_of, spoken
 
 pytest.importorskip("onnxruntime")
@@ -306,13 +302,19 @@ def test_onnx_runtime_computes_it_at_every_length(kind, tmp_path):
 
 def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint):
     vocoder = Vocoder.of(tiny_checkpoint)
-    eager, known = EagerVocoder(vocoder), places(vocoder)
-    held = {name for name, module in eager.named_modules() if isinstance(module, FrozenConv)}
-    assert held - set(known) == {"f0_conv", "energy_conv", "generator.conv_post"}
-    assert set(known) <= held
+    eager = EagerVocoder(vocoder)
+    convolutions = {
+        path
+        for path, layer in vocoder.named_modules()
+        if isinstance(layer, Conv | ConvTranspose) and path != "generator.conv_post"
+    }
+    known = places(eager)
+    assert {place.path for place in known.values()} == convolutions
     for name, place in known.items():
-        weight = vocoder.get_submodule(place.path).weight.detach() * place.outer
-        weight = weight if place.alpha is None else weight / place.alpha.view(1, -1, 1, 1)
+        layer = with_zero_taps(copy.deepcopy(vocoder.get_submodule(place.path)))
+        divisor = torch.ones(1) if place.alpha is None else place.alpha
+        divisor = divisor.view(-1, 1, 1, 1) if layer.transposed else divisor.view(1, -1, 1, 1)
+        weight = layer.weight.detach() * place.outer / divisor
         assert torch.allclose(eager.get_submodule(name).weight, weight, rtol=1e-5), name
 
 

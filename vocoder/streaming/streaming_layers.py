@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.contract import STREAMING, STREAMING_POLYNOMIAL
-from kokoro_ane.core.layers import Conv, ConvTranspose, read_by
-from kokoro_ane.vocoder.scaled_conv import ScaledConv, reciprocal_of, scaled_product
+from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.vocoder.eager import folded
+from kokoro_ane.vocoder.scaled_conv import ScaledConv
 
 SMALL = 2**-8  # of alpha: alpha z is subnormal then where z is below 1/64
 SPREAD = 7.0
@@ -23,63 +24,24 @@ SPREAD = 7.0
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)
 
 
-class FoldedConv(nn.Module):
-    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its
-    input, `bias` [out] stands for its own.
-    """
-
-    weight: Tensor
-    bias: Tensor | None
-    reciprocal: Tensor | None
-
-    def __init__(self, conv: Conv, inner: Tensor | None = None, bias: Tensor | None = None) -> None:
-        super().__init__()
-        weight = conv.weight.detach().double()  # [out, in, 1, k]
-        if inner is not None:
-            weight = weight / inner.double().view(1, -1, 1, 1)
-        if bias is None:
-            bias = (
-                torch.zeros(len(weight), dtype=torch.float64)
-                if conv.bias is None
-                else conv.bias.detach().double()
-            )
-        self.register_buffer("weight", weight.float())
-        # equal constants would be one, and layers lose their names
-        self.register_buffer("bias", bias.float() if bias.any() else None)
-        self.register_buffer("reciprocal", reciprocal_of(conv))
-        self.envelope = conv.envelope if isinstance(conv, ScaledConv) else None
-        self.taps = conv.taps if isinstance(conv, ScaledConv) else None
-        self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
-        self.rounding: nn.Module | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, in, R, W] -> [1, out, R, W]."""
-        return scaled_product(
-            x, self.reciprocal, self.envelope, self.bias, self._product, self.taps
-        )
-
-    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        x = read_by(self, x)
-        return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
-
-
-class PhaseConv(FoldedConv):
-    """A FoldedConv of stride n that reads n columns as n rows of a channel: the source convolution
+class PhaseConv(ScaledConv):
+    """A convolution of stride n that reads n columns as n rows of a channel: the source convolution
     of stride 6 and kernel 12 on [1, 22, 1, 120F + 1] has kernel 3 on [1, 22 * 6, 1, 20F + 1].
+    `bias` [out] replaces its own.
     """
 
     def __init__(self, conv: Conv, bias: Tensor) -> None:
-        super().__init__(conv, bias=bias)
-        assert self.envelope is None, "a scale of single columns"
+        super().__init__(folded(conv, bias=bias))
         stride, before = conv.stride[1], int(conv.padding[1])
-        out, inner, _, count = self.weight.shape
+        weight = self.weight.detach()
+        out, inner, _, count = weight.shape
         # tap k reads column `place` of the `block`th group of n columns from its own
         taps = [divmod(tap - before, stride) for tap in range(count)]
         self.before, behind = -taps[0][0], taps[-1][0]
-        packed = self.weight.new_zeros(out, inner, stride, self.before + 1 + behind)
+        packed = weight.new_zeros(out, inner, stride, self.before + 1 + behind)
         for tap, (block, place) in enumerate(taps):
-            packed[:, :, place, block + self.before] = self.weight[:, :, 0, tap]
-        self.weight = packed.reshape(out, inner * stride, 1, -1)
+            packed[:, :, place, block + self.before] = weight[:, :, 0, tap]
+        self.weight.data = packed.reshape(out, inner * stride, 1, -1)
         self.stride, self.padding = (1, 1), (0, 0)
         if self.reciprocal is not None:
             self.reciprocal = self.reciprocal.repeat_interleave(stride, dim=1)

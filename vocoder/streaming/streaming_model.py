@@ -30,9 +30,8 @@ from kokoro_ane.core.layers import (
     masked,
 )
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
-from kokoro_ane.vocoder.eager import FrozenConvTranspose
+from kokoro_ane.vocoder.eager import folded
 from kokoro_ane.vocoder.streaming.streaming_layers import (
-    FoldedConv,
     PhaseConv,
     SineSnake,
     SnakeFormula,
@@ -196,7 +195,7 @@ class AffineConv(nn.Module):
         self.form = form
         self.register_buffer("alpha", inner.float().view(1, -1, 1, 1) if small else None)
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
-        self.conv = FoldedConv(conv, None if apart else inner, bias)
+        self.conv = folded(conv, 1.0 if apart else inner, bias=bias)
 
     def forward(self, x: Tensor, affines: Told) -> Tensor:
         """x [1, C, 1, S], less its centre -> [1, out, 1, S]."""
@@ -281,16 +280,15 @@ class GeneratorStage(nn.Module):
         self.channels = generator.ups[stage].in_channels
         number, numbers = str(stage), range(stage * count, (stage + 1) * count)
         # a stage's mean over its parallel blocks is left a sum: what reads it divides by `count`
-        up = FrozenConvTranspose(generator.ups[stage], count if stage else 1.0)
-        up.weight = up.weight.contiguous()
+        up = folded(generator.ups[stage], count if stage else 1.0)
         conv = generator.noise_convs[stage]
         source, read = f"noise_res.{stage}", usual[f"resblocks.{numbers[0]}.adain1.0"]
         bias = bias_of(conv) - usual[f"{source}.adain1.0"]
-        folded = PhaseConv(conv, bias) if conv.stride[1] > 1 else FoldedConv(conv, bias=bias)
+        reader = PhaseConv(conv, bias) if conv.stride[1] > 1 else folded(conv, bias=bias)
         # the sum with `up`: less `read`
         block = AffineBlock(source, generator.noise_res[stage], *made, read)
         self.ups = nn.ModuleDict({number: up})
-        self.noise_convs = nn.ModuleDict({number: folded})
+        self.noise_convs = nn.ModuleDict({number: reader})
         self.noise_res = nn.ModuleDict({number: block})
         self.resblocks = nn.ModuleDict(
             {
@@ -341,7 +339,7 @@ class SecondStage(GeneratorStage):
         super().__init__(vocoder, centres, form, apart)
         post, count = vocoder.generator.conv_post, vocoder.generator.blocks_per_stage
         # the mean over parallel blocks is left a sum
-        self.conv_post = FoldedConv(post, torch.full((post.in_channels,), float(count)))
+        self.conv_post = folded(post, float(count))
         self.stft = vocoder.generator.stft
 
     def forward(self, x: Tensor, spectrum: Tensor, affines: Told) -> Tensor:
