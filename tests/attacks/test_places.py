@@ -59,7 +59,6 @@ ROWS = """
     eval/natural.py | json | bundled, by hash, or the user's cache
     g2p/word_lists.py | json | an installed package's, by hash
     eval/metrics/listeners.py | tensors | an installed package's, no pickled code
-    pipeline/assembly.py | writing | into the bundle's folder aside
     pipeline/vector_files.py | writing | into the folder aside
     pipeline/bundle_files.py | writing | into the folder aside
     pipeline/text_tables.py | tensors writing | bundled weights; into the bundle's folder aside
