@@ -1,4 +1,4 @@
-"""The whole chain in PyTorch against upstream's KModel with the same weights, in float64: unseen
+"""Compare the whole chain in PyTorch with upstream's KModel of the same weights, in float64: unseen
 sentences, voices in turn.
 
     python -m bench.chain_parity [--checkpoint kokoro-int8] [--sentences 10] \\
@@ -29,7 +29,9 @@ FIGURES = {"vocoder_db": "waveform", "chain_db": "chain"}
 
 
 def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
-    """Durations that differ, and SNR in dB of the vocoder and of the chain, of one sentence."""
+    """Return the number of durations that differ, and the SNR in dB of the vocoder and of the
+    chain.
+    """
     import torch
 
     from kokoro_ane.core.checks import snr_db

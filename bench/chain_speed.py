@@ -1,4 +1,4 @@
-"""The whole chain, text to audio: real-time factor by length, time to first audio, memory.
+"""Measure the chain from text to audio: real-time factor by length, time to first audio, memory.
 
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER \\
         [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
@@ -8,14 +8,13 @@
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --opening \\
         --runtimes mlprogram,onnx
 
-The text is the 48 judged and tuning sentences, over and over. Speed: one process, each length
-spoken once after a warm-up; models are loaded before the clock starts. With one thread seconds are
-the process' own CPU seconds, so that a busy machine does not count; with more they are wall
-seconds. Memory: the command a user types, in a process of its own, its high-water mark from the
-kernel. Opening: each part in turn, in a process that has its libraries loaded: CPU seconds, growth
-of pages that are files' (mapped) and of pages of its own (copied); then the first sentence, which
-plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. A pipe's last line is one
-JSON object.
+The text repeats the 48 judged and tuning sentences. Speed: each length is spoken once in one
+process after a warm-up; models are loaded before the clock starts. With one thread seconds are CPU
+seconds of the process, so that a busy machine does not count; with more they are wall seconds.
+Memory: the peak, by the kernel, of the command that a user types. Opening: each part in turn, in a
+process that has its libraries loaded: CPU seconds, growth of file pages (mapped) and of anonymous
+pages (copied); then the first sentence, which plans and unpacks. Exit 0: measured. Exit 1: a figure
+misses its limit. A pipe's last line is one JSON object.
 """
 
 import argparse
@@ -76,14 +75,14 @@ MEMORY = ("runtime", "words", "peak_mb", *SPOKEN)
 
 
 def threads_argument(text: str) -> int:
-    """A number of threads that PyTorch takes: 1 to 1024."""
+    """Parse a number of threads that PyTorch takes: 1 to 1024."""
     if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 1024")
     return int(text)
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """'5,20' -> (5, 20)."""
+    """Parse '5,20' as (5, 20)."""
     return tuple(int(part) for part in text.split(","))
 
 
@@ -112,7 +111,7 @@ class SpeedOptions(CommandOptions):
 
 
 def memory(options: SpeedOptions) -> list[dict[str, Any]]:
-    """The command itself at each length and runtime, one process each."""
+    """Run the command `speak` at each length and runtime, in one process each."""
     rows = []
     for runtime in options.runtimes.split(","):
         for words in options.memory:
@@ -146,8 +145,8 @@ def _spoken(options: SpeedOptions, runtime: str, book: Path) -> dict[str, Any]:
 
 
 def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
-    """In a fresh process: encoder, vocoder and the reader of text opened one after the other, then
-    a sentence of them all.
+    """Open encoder, vocoder and the reader of text one after the other in a fresh process, then
+    speak a sentence with all of them.
     """
     checkpoint = open_checkpoint(options.checkpoint)
     # libraries are imported first: their time and pages are not the models'
@@ -189,9 +188,8 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
 
 
 def text_of(words: int) -> str:
-    """So many words of the frozen sentences, the last sentence cut where the count is full."""
+    """Return the first `words` words of the repeated frozen sentences."""
     sentences = [line.text for name in (JUDGED, TUNING) for line in speech_lines(name)]
-    # the frozen sentences are repeated until there are enough words
     once = " ".join(sentences).split()
     return " ".join((once * (words // len(once) + 1))[:words])
 
@@ -253,7 +251,7 @@ def pipeline_speaker(
 
 
 def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]:
-    """Every runtime at every length."""
+    """Measure every runtime at every length."""
     torch.set_num_threads(options.threads)
     voice = checkpoint.voice(options.voice or checkpoint.voices[0])
     # CPU seconds do not count what other jobs take, but add up over threads
@@ -266,7 +264,7 @@ def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]
         else:
             speakers[runtime] = pipeline_speaker(checkpoint, options, runtime, voice, clock)
     for speak in speakers.values():
-        # warm
+        # the first call loads and plans
         speak(text_of(20))
     rows = []
     for text in options.text or map(text_of, options.words):
@@ -280,7 +278,7 @@ def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]
 
 
 def print_speed(rows: list[dict[str, Any]]) -> None:
-    """Shares of the stages' seconds in one column."""
+    """Print the rows, with the shares of the stages in one column."""
     shown = []
     for row in rows:
         seconds = row["seconds_by_stage"]

@@ -1,12 +1,12 @@
-"""One checkpoint by two versions of coremltools: the tests of mlprogram, the vocoder package of
-every level, and the verdict on each level whose package is not the same.
+"""Compare two versions of coremltools on one checkpoint: the tests of mlprogram, the vocoder
+package of every level, and the verdict on each level whose packages differ.
 
     python -m bench.coremltools_versions OTHER/bin/python kokoro-int8 build/versions
 
-OTHER is an environment like this one with another coremltools; both run this checkout. Where
-program and weights are the same bytes, so is every rendition, and nothing is judged twice. Exit 0:
-tests pass and packages are equal; 1: something differs, or a command of one version failed. The
-last line of stdout is one JSON object: exit codes by this version and by the other.
+OTHER is the Python of an environment like this one with another coremltools; both run this
+checkout. Where program and weights are the same bytes, so is every rendition, and nothing is
+judged. Exit 0: tests pass and packages are equal; 1: something differs, or a command of one version
+failed. The last line of stdout is one JSON object: exit codes by this version and by the other.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 def content(build: Path, level: str) -> list[bytes]:
-    """Program and weights of a level's package, without the version that wrote it."""
+    """Return program and weights of a level's package, without the version that wrote it."""
     from mlprogram.package import open_package
 
     parts = []
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     builds = {arguments.out / "this": sys.executable, arguments.out / "other": arguments.other}
 
     def codes(line: str, level: str) -> list:
-        """Exit code of a command by either version."""
+        """Return the exit codes of a command by both versions."""
         done = []
         for build, python in builds.items():
             words = [w.format(level, arguments.checkpoint, build) for w in line.split()]

@@ -1,5 +1,5 @@
-"""Heteronyms in sentences of a writer who taught the table nothing: ours, the default sense, the
-best fixed sense of each word, and espeak-ng on the same, with speed.
+"""Measure heteronyms in sentences of a writer who is not in the training data: the bundled table,
+the default sense, the best fixed sense of each word, and espeak-ng, with speed.
 
     python -m bench.g2p_heteronyms [--no-espeak] [--misses]
 
@@ -50,7 +50,7 @@ Choice = Callable[[Case], str]
 
 
 def read_cases() -> list[Case]:
-    """The judged sentences. Raises InputError for a line that does not hold."""
+    """Read the judged sentences. Raises InputError for a line whose key its word does not have."""
     from kokoro_ane.g2p.lexicon import Lexicon
     from kokoro_ane.g2p.part_of_speech import nth, split_words
 
@@ -82,12 +82,12 @@ def read_cases() -> list[Case]:
 
 
 def is_right(case: Case, key: str) -> bool:
-    """Does the sense of `key` sound like the expected one?"""
+    """Whether the sense of `key` sounds like the expected one."""
     return case.senses[key] == case.senses[case.key]
 
 
 def ours() -> Choice:
-    """The bundled table."""
+    """Return the choice of the bundled table."""
     from kokoro_ane.g2p.heteronyms import Heteronyms
 
     chooser = Heteronyms.load()
@@ -95,8 +95,8 @@ def ours() -> Choice:
 
 
 def shuffled(choice: Choice, seed: int) -> Choice:
-    """`choice` on the same words in random order, the heteronym at its place: what is left when the
-    context says nothing.
+    """Return `choice` on the same words in random order, the heteronym at its place: a control
+    without context.
     """
     generator = random.Random(seed)
 
@@ -111,8 +111,8 @@ def shuffled(choice: Choice, seed: int) -> Choice:
 
 
 def best_fixed(cases: Sequence[Case]) -> Choice:
-    """For each word the sound most frequent among `cases`: no method without context does better on
-    them.
+    """Return for each word the sound most frequent among `cases`: no method without context does
+    better on them.
     """
     counts: dict[str, Counter[str]] = {}
     for case in cases:
@@ -124,8 +124,8 @@ def best_fixed(cases: Sequence[Case]) -> Choice:
 
 
 def nearest(case: Case, answer: Sequence[str]) -> str:
-    """Key of the sense nearest to one of the words of `answer` about the heteronym's place; the
-    expected one where it is among the nearest.
+    """Return the key of the sense nearest to one of the words of `answer` around the heteronym's
+    place; the expected one where it is among the nearest.
     """
     from kokoro_ane.g2p.alphabet import edit_distance
 
@@ -142,7 +142,7 @@ def nearest(case: Case, answer: Sequence[str]) -> str:
 
 
 def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
-    """espeak-ng's choice for each sentence, and its CPU time for one, in us."""
+    """Return espeak-ng's choice, and its CPU time for one sentence in us."""
     from kokoro_ane.g2p.espeak import espeak_ng, from_espeak
 
     sentences = [case.sentence for case in cases]
@@ -162,7 +162,7 @@ def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
 
 
 def speed_us(choice: Choice, cases: Sequence[Case], rounds: int = 5) -> tuple[float, float]:
-    """Best of `rounds`: CPU time for one sentence and for one of its words, in us."""
+    """Return the least CPU time of `rounds` for one sentence and for one of its words, in us."""
     spent = []
     for _ in range(rounds):
         start = time.process_time()

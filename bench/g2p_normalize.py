@@ -1,5 +1,5 @@
-"""The normalizer on its written cases (tests/data/g2p/normalize_cases.tsv), by category; its speed,
-plain and hostile.
+"""Measure the normalizer on its written cases (tests/data/g2p/normalize_cases.tsv) by category, and
+its speed on plain and hostile text.
 
     python -m bench.g2p_normalize [--misses]
 
@@ -93,7 +93,7 @@ HOSTILE = [
 
 @dataclass(frozen=True)
 class Case:
-    """A written text and how it is spoken. `part`: one of SETS."""
+    """A written text and its spoken form. part: one of SETS."""
 
     part: str
     category: str
@@ -103,7 +103,7 @@ class Case:
 
     @property
     def tokens(self) -> list[str]:
-        """What the normalizer makes of the text."""
+        """The tokens that the normalizer makes of the text."""
         return spoken_tokens(normalize(self.text, dialect=self.dialect))
 
     @property
@@ -113,8 +113,8 @@ class Case:
 
 
 def read_cases(path: Path = CASES) -> list[Case]:
-    """All cases in file order; lines that begin with # are remarks. Raises ValueError on a line
-    without five fields.
+    """Read all cases in file order; lines that begin with # are comments. Raises ValueError for a
+    line without five fields.
     """
     cases = []
     for line in path.read_text(encoding="utf-8").split("\n"):
@@ -131,12 +131,12 @@ def read_cases(path: Path = CASES) -> list[Case]:
 
 
 def expected_tokens(spoken: str) -> list[str]:
-    """A written spoken form as tokens, lower case."""
+    """Return a written spoken form as tokens, in lower case."""
     return [token.lower() for token in TOKEN.findall(spoken)]
 
 
 def spoken_tokens(normalized: Normalized) -> list[str]:
-    """The normalizer's tokens in the same form."""
+    """Return the normalizer's tokens in the same form."""
     tokens: list[str] = []
     for token in normalized.tokens:
         text = token.text.lower()
@@ -145,15 +145,15 @@ def spoken_tokens(normalized: Normalized) -> list[str]:
 
 
 def seconds(text: str) -> float:
-    """Processor time of one call."""
+    """Return the processor time of one call."""
     start = time.process_time()
     normalize(text)
     return time.process_time() - start
 
 
 def speed() -> dict[str, float]:
-    """Microseconds of processor time: a plain word; a character of the slowest hostile run of
-    10,000 and of 100,000 (equal: linear).
+    """Return microseconds of processor time for a plain word, and for a character of the slowest
+    hostile text of 10,000 and of 100,000 characters: equal where time is linear.
     """
     words = len(PLAIN.split()) * 500
     # the first call compiles patterns and loads tables
@@ -172,7 +172,7 @@ def speed() -> dict[str, float]:
 
 
 def print_categories(cases: list[Case]) -> None:
-    """One row a category, one for all."""
+    """Print one row for each category, and one for all."""
     rows = []
     for category in [*dict.fromkeys(case.category for case in cases), "all"]:
         right = [case.is_right for case in cases if category in (case.category, "all")]
@@ -183,7 +183,7 @@ def print_categories(cases: list[Case]) -> None:
 
 
 def print_examples(cases: list[Case]) -> None:
-    """Four short cases of each category; gb where the dialect matters."""
+    """Print four short cases of each category, marked gb where the dialect matters."""
     rows = []
     for category in dict.fromkeys(case.category for case in cases):
         short = [

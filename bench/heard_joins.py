@@ -1,11 +1,11 @@
-"""What is heard between chunks, and of very short sentences: silence at joins, word times, replies
-of one word that a recognizer of 64 knows.
+"""Measure what is heard between chunks and of very short sentences: silence at joins, word times,
+one-word replies that a recognizer of 64 words knows.
 
     python -m bench.heard_joins --checkpoint kokoro-int8 [--rows silence,times,replies] [--raw]
         [--voices af_heart,bm_george]
 
-Silence is where samples stay below -40 dBFS. --raw leaves every chunk as the models made it, as
-before joins were cut. The PyTorch runtime speaks. A pipe's last line is one JSON object.
+Samples below -40 dBFS are silence. --raw leaves every chunk as the models made it, without cutting
+joins. The PyTorch runtime speaks. A pipe's last line is one JSON object.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ CUTS = {
 
 
 def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
-    """What speaks a text in a voice, by PyTorch."""
+    """Return a function that speaks a text in a voice, by PyTorch."""
     from kokoro_ane.g2p.alphabet import voice_language
     from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
     from kokoro_ane.pipeline.text import text_reader
@@ -89,7 +89,7 @@ def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
 
 
 def silences(speeches: "list[Speech]") -> Iterator[float]:
-    """Seconds of silence at each join: from the last sound before it to the first behind it."""
+    """Yield the seconds from the last sound before each join to the first after it."""
     for before, after in zip(speeches, speeches[1:], strict=False):
         if len(before.samples) and len(after.samples):
             tail = len(before.samples) - STEP * (int(Loudness(before.samples).loud[-1]) + 1)
@@ -98,7 +98,7 @@ def silences(speeches: "list[Speech]") -> Iterator[float]:
 
 
 def silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
-    """One row for each kind of join, over all voices."""
+    """Return one row for each kind of join, over all voices."""
     rows = []
     for kind, text in CUTS.items():
         gaps = [gap for voice in voices for gap in silences(speaks(text, voice))]
@@ -108,7 +108,7 @@ def silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
 
 
 def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
-    """How late words begin behind a silence of 0.1 s or more, and end before one, in ms."""
+    """Return how late words begin after a silence of 0.1 s or more, and end before one, in ms."""
     from kokoro_ane.pipeline.timestamps import words_of
 
     late: dict[str, list[float]] = {"begin": [], "end": []}
@@ -138,7 +138,7 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
 
 
 def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
-    """How many of 64 replies are recognized, in texts of eight and each alone."""
+    """Return how many of 64 replies are recognized, in texts of eight and each alone."""
     import pocketsphinx
 
     from kokoro_ane.eval.metrics.listeners import recognized

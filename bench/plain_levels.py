@@ -1,5 +1,5 @@
-"""The plain quantizers of coremltools.optimize as levels w8 and p6, judged by the same gates: what
-this project's levels are measured against.
+"""Judge the plain quantizers of coremltools.optimize as levels w8 and p6 by the same gates, as a
+baseline of this project's levels.
 
     kokoro-ane build vocoder --layout padded --checkpoint kokoro-int8 --out build/plain
     python -m bench.plain_levels --build build/plain --checkpoint kokoro-int8

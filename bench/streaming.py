@@ -1,4 +1,4 @@
-"""Runs, operations, arithmetic and bytes moved of built vocoder packages of any layout.
+"""Count runs, operations, arithmetic and bytes moved of built vocoder packages of any layout.
 
     python -m bench.streaming PACKAGE PACKAGE ... [--seconds 3,10,30]
 

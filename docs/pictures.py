@@ -1,20 +1,19 @@
-"""The pictures and recordings of the pages.
+"""Draw the pictures of the pages, and render their recordings.
 
-    python docs/pictures.py pipeline                   # the drawing on README's first screen
     python docs/pictures.py spectrograms               # of the recordings in docs/samples
     python docs/pictures.py levels                     # size and distance, of the table in evidence
     python docs/pictures.py chips                      # shares on the engine, of that in devices
     python docs/pictures.py recordings --build build   # render the recordings anew: needs packages
 
 The recordings are one judged sentence of kokoro-int8 by the 32-bit model and by executed packages,
-from the same features and noise. All but `recordings` read committed files alone; three need
-matplotlib. A pipe's last line is one JSON object.
+from the same features and noise. All but `recordings` read committed files alone and need
+matplotlib. The drawing on README's first screen, docs/pictures/pipeline.svg, is edited by hand. A
+pipe's last line is one JSON object.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,90 +42,11 @@ RECORDINGS = MappingProxyType(
     }
 )
 CLIP = "judged-19"
-INK, LINE, PAPER = "#1b2733", "#5b6b7a", "#ffffff"
-# Title, what it is, where it runs, color of the box.
-PACKAGES = (
-    ("G2P", ("rules, word lists,", "a small network"), "runs on the CPU", "#e7eef6"),
-    ("Encoder", ("functions duration", "and prosody"), "asks for CPU and GPU", "#e6f3ea"),
-    (
-        "Vocoder",
-        ("iSTFTNet, written for", "the Neural Engine"),
-        "asks for the Neural Engine",
-        "#fbeedd",
-    ),
-)
-# What flows before, between and behind them: name, then lines below it.
-FEATURES = (
-    "durations [1, T]",
-    "F0, energy [1, 2F]",
-    "text [1, 512, F]",
-    "host: sines, noise",
-    "[1, 22, 120F + 1]",
-)
-FLOWS = (
-    ("text", ("“Oh no, not", "the blue vase!”")),
-    ("phonemes", ("ˈO nˈO, nˌɑt …", "input_ids [1, T]", "style [1, 128]")),
-    ("features", FEATURES),
-    ("sound", ("[600 F] samples", "at 24 kHz")),
-)
-CAPTION = (
-    "T: phonemes + 2, filled up to a bucket. F: frames, 40 a second. Each package is a Core ML"
-    " program."
-)
-BOX_WIDTH, GAP, TOP, BOX_HEIGHT, HEIGHT = 164, 130, 22, 128, 222
-
-
-def text_line(x: float, y: float, words: str, size: int = 13, **style: str) -> str:
-    """One centred line of an SVG."""
-    more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in style.items())
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}"{more}>{escape(words)}</text>'
-
-
-def pipeline_svg() -> str:
-    """The three packages in a row, with what flows between them."""
-    width = 4 * GAP + 3 * BOX_WIDTH
-    middle = TOP + BOX_HEIGHT / 2
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" role="img"'
-        f' font-family="Helvetica, Arial, sans-serif" text-anchor="middle" fill="{INK}">',
-        "<title>G2P makes phonemes of text, the encoder features, the vocoder sound</title>",
-        f'<rect width="{width}" height="{HEIGHT}" rx="10" fill="{PAPER}"/>',
-    ]
-    for place, (title, lines, engine, color) in enumerate(PACKAGES):
-        left = GAP + place * (BOX_WIDTH + GAP)
-        center = left + BOX_WIDTH / 2
-        parts += [
-            f'<rect x="{left}" y="{TOP}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="8"'
-            f' fill="{color}" stroke="{LINE}"/>',
-            text_line(center, TOP + 32, title, 20, font_weight="bold"),
-            *(text_line(center, TOP + 58 + 18 * row, line) for row, line in enumerate(lines)),
-            text_line(center, TOP + 112, engine, 12, font_style="italic"),
-        ]
-    for place, (title, lines) in enumerate(FLOWS):
-        left = place * (GAP + BOX_WIDTH)
-        center, end = left + GAP / 2, left + GAP - 6
-        parts += [
-            f'<path d="M{left + 6} {middle}H{end - 8}" stroke="{LINE}" stroke-width="2"/>',
-            f'<path d="M{end} {middle}l-10 -6v12z" fill="{LINE}"/>',
-            text_line(center, middle - 12, title, 15, font_weight="bold"),
-            *(
-                text_line(center, middle + 22 + 17 * row, line, 12)
-                for row, line in enumerate(lines)
-            ),
-        ]
-    parts.append(text_line(width / 2, HEIGHT - 14, CAPTION, 12, fill=LINE))
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def draw_pipeline() -> Path:
-    """Write docs/pictures/pipeline.svg."""
-    path = PICTURES / "pipeline.svg"
-    path.write_text(pipeline_svg(), encoding="utf-8")
-    return path
+LINE = "#5b6b7a"  # color of lines and of their text
 
 
 def recorded(name: str) -> Any:
-    """Samples [n] float64 of a recording. Raises InputError where it is missing."""
+    """Read a recording: samples [n] float64. Raises InputError where it is missing."""
     import soundfile
 
     path = SAMPLES / f"{name}.flac"
@@ -136,7 +56,7 @@ def recorded(name: str) -> Any:
 
 
 def spectrum_db(samples: Any) -> Any:
-    """Power spectrum [513, frames] in dB below the loudest bin; 1,024 samples every 120 (5 ms)."""
+    """Return the power spectrum [513, frames] in dB below the loudest bin, a column each 5 ms."""
     import numpy as np
     from scipy.signal import stft
 
@@ -178,7 +98,7 @@ def draw_spectrograms() -> Path:
 
 
 def level_rows() -> list[tuple[str, float, float, str]]:
-    """Name, MB, MCD in dB and verdict of each level, of the first table in docs/evidence.md."""
+    """Read name, MB, MCD in dB and verdict of each level from a table in docs/evidence.md."""
     page = (DOCS / "evidence.md").read_text(encoding="utf-8")
     pattern = r"^\| `(\w+)`[^|]*\| ([\d.]+) \| [^|]*\| ([\d.]+) \| (SHIP|REJECT) \|$"
     rows = re.findall(pattern, page, re.MULTILINE)
@@ -188,7 +108,7 @@ def level_rows() -> list[tuple[str, float, float, str]]:
 
 
 def seed_mcd_db() -> float:
-    """MCD of another noise seed, the scale of that table."""
+    """Read the MCD of another noise seed, the scale of that table."""
     page = (DOCS / "evidence.md").read_text(encoding="utf-8")
     match = re.search(r"another noise seed\* \|[^|]*\|[^|]*\| \*([\d.]+)\*", page)
     if match is None:
@@ -219,8 +139,8 @@ def draw_levels() -> Path:
 
 
 def chip_shares() -> tuple[list[str], dict[str, list[int]]]:
-    """Chips, and by layout the percent of the arithmetic that stays on each one's engine, of the
-    table in docs/devices.md.
+    """Read the chips, and by layout the percentage of the arithmetic that stays on the engine of
+    each, from the table in docs/devices.md.
     """
     page = (DOCS / "devices.md").read_text(encoding="utf-8")
     _, begun, table = page.partition("| 13.5 s |")
@@ -251,7 +171,7 @@ def draw_chips() -> Path:
 
 
 def plotting() -> Any:
-    """Return pyplot, without a screen. Raises InputError where matplotlib is missing."""
+    """Import pyplot without a screen. Raises InputError where matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
@@ -263,7 +183,7 @@ def plotting() -> Any:
 
 
 def saved(figure: Any, name: str) -> Path:
-    """Write the figure, without the version of what drew it."""
+    """Write the figure, without the version of matplotlib."""
     from PIL import Image
 
     path = PICTURES / name
@@ -276,7 +196,7 @@ def saved(figure: Any, name: str) -> Path:
 
 
 def render_recordings(build: Path) -> list[Path]:
-    """Write docs/samples: one judged sentence by each of RECORDINGS."""
+    """Write docs/samples: one judged sentence, rendered by each of RECORDINGS."""
     import soundfile
 
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -308,7 +228,6 @@ def render_recordings(build: Path) -> list[Path]:
 
 DRAWINGS: MappingProxyType[str, Callable[[], Path]] = MappingProxyType(
     {
-        "pipeline": draw_pipeline,
         "spectrograms": draw_spectrograms,
         "levels": draw_levels,
         "chips": draw_chips,

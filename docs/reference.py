@@ -1,4 +1,4 @@
-"""docs/reference.md: public calls, fields of a bundle's manifest.json, gates, help of every verb.
+"""Write docs/reference.md: public calls, fields of a bundle's manifest.json, gates, help of verbs.
 
     python docs/reference.py            # write the page
     python docs/reference.py --check    # exit 1 where the page is not what the code says
@@ -33,11 +33,11 @@ to the code. It is not counted as written words.
 
 
 def public_calls() -> Iterator[str]:
-    """Each public name of kokoro_ane with its signature and docstring."""
+    """Yield each public name of kokoro_ane with its signature and docstring."""
     yield "## Public calls\n"
     for name in sorted(kokoro_ane.__all__, key=str.lower):
         home = next(home for home, names in kokoro_ane._HOMES.items() if name in names)
-        # by its home: the room quantize has the name of a call
+        # from its module: the room quantize has the name of a call
         value = getattr(importlib.import_module(home), name)
         signature = ""
         if inspect.isfunction(value):
@@ -47,8 +47,8 @@ def public_calls() -> Iterator[str]:
 
 
 def field_rows(kind: type) -> list[tuple[str, str, str]]:
-    """Name, type and meaning of each field that `kind` adds to its bases; the meaning stands in the
-    docstring as `name: words.`
+    """Return name, type and meaning of each field that `kind` adds to its bases; the docstring
+    holds the meaning as `name: words.`
     """
     # one line, from the paragraph that names the fields on
     text = " ".join((inspect.getdoc(kind) or "").split("\n\n", 1)[1].split())
@@ -65,7 +65,7 @@ def field_rows(kind: type) -> list[tuple[str, str, str]]:
 
 
 def manifest_fields() -> Iterator[str]:
-    """The fields of a bundle's manifest.json."""
+    """Yield the fields of a bundle's manifest.json."""
     from kokoro_ane.pipeline import assembly
 
     yield "## manifest.json of a bundle\n"
@@ -84,7 +84,7 @@ def manifest_fields() -> Iterator[str]:
 
 
 def gates() -> Iterator[str]:
-    """Every limit of the vocoder's levels, with its reason."""
+    """Yield every limit of the vocoder's levels, with its reason."""
     from kokoro_ane.eval.gates import COMMON, FP16_ONLY
 
     yield "## Gates\n"
@@ -99,7 +99,7 @@ def gates() -> Iterator[str]:
 
 
 def helps() -> Iterator[str]:
-    """`--help` of every verb, as a terminal of 100 columns shows it."""
+    """Yield `--help` of every verb, as a terminal of 100 columns shows it."""
     yield "## Every verb\n"
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = WIDTH
@@ -117,7 +117,7 @@ def helps() -> Iterator[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     return (
         "\n".join([HEAD, *public_calls(), *manifest_fields(), *gates(), *helps()]).rstrip() + "\n"
     )

@@ -1,4 +1,4 @@
-"""The release bundle: one folder to drop into an app or to upload.
+"""Write the release bundle: one folder to drop into an app or to upload.
 
     kokoro-ane bundle --method p6 [--checkpoint FOLDER] [--build build] [--out build/bundle-p6]
     # the levels that `kokoro-ane release --product` named
@@ -11,10 +11,10 @@
 
 Packages with their manifests, manifest.json, voices, vocabulary, what reads text, vectors, model
 card with the decision table, licences, SHA256SUMS. Encoder and vocoder are built where they are
-missing. A bundle of a checkpoint that may not be released carries its name in its own. Exit 0:
-written, verified, and BUILD/release/decision.json says SHIP for this very package, from a commit
-(with --verify: intact). Exit 1: the level was judged and rejected. Exit 2: bad input. Exit 3:
-written and verified, not releasable. A pipe's last line is one JSON object.
+missing. A bundle of a checkpoint that may not be released has that checkpoint's name in its own.
+Exit 0: written, verified, and BUILD/release/decision.json says SHIP for this very package, from a
+commit (with --verify: intact). Exit 1: the level was judged and rejected. Exit 2: bad input. Exit
+3: written and verified, not releasable. A pipe's last line is one JSON object.
 """
 
 from collections.abc import Mapping
@@ -81,8 +81,9 @@ class BundleOptions(CommandOptions):
 
 @dataclass(frozen=True)
 class Bundle:
-    """What was bundled. folder: None where the product decision names nothing to bundle; data: its
-    manifest.json, else that decision. checked: how many files, voices and tensors were verified.
+    """A bundle that was written and verified. folder: None where the product decision names nothing
+    to bundle. data: its manifest.json, else that decision. checked: how many files, voices and
+    tensors were verified.
     """
 
     folder: Path | None
@@ -92,11 +93,13 @@ class Bundle:
 
 
 def folder_for(options: BundleOptions, request: "Request") -> Path:
-    """Where the bundle goes. InputError for a name that hides that it is not releasable."""
+    """Return the folder to write. Raises InputError for a name that hides that the bundle is not
+    releasable.
+    """
     from kokoro_ane.core.manifest import package_name
 
     checkpoint, packages = request.checkpoint, RUNTIMES[options.runtime].packages
-    # a reference package
+    # a package of fp32 is a reference
     releasable = checkpoint.releasable and not (packages and request.method == "fp32")
     level = request.level if packages else f"{options.runtime}-{request.level}"
     name = package_name("bundle", checkpoint.name, releasable, level)
@@ -110,7 +113,7 @@ def folder_for(options: BundleOptions, request: "Request") -> Path:
 
 
 def dialects_of(text: str) -> "tuple[Dialect, ...]":
-    """'us,gb' -> both."""
+    """Parse 'us,gb'. Raises InputError for another language."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in ("us", "gb"):
@@ -119,7 +122,7 @@ def dialects_of(text: str) -> "tuple[Dialect, ...]":
 
 
 def domains_of(options: BundleOptions) -> tuple[str, ...]:
-    """'chat,letters' -> both. InputError for one that the whitelist does not have."""
+    """Parse 'chat,letters'. Raises InputError for a domain that the whitelist does not have."""
     from kokoro_ane.g2p.grammar.load import grammar_of
 
     names = tuple(options.without_domain.replace(",", " ").split())
@@ -175,7 +178,7 @@ def bundle(options: BundleOptions) -> Bundle:
 
 
 def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
-    """Print the parts as a table; returns the report."""
+    """Print the parts of a bundle as a table; return the report."""
     sizes: dict[str, list[int]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         sizes.setdefault(path.relative_to(folder).parts[0], []).append(path.stat().st_size)
@@ -196,17 +199,17 @@ def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(BundleOptions, "kokoro-ane bundle", __doc__, argv)
-    made = bundle(options)
-    if made.folder is None:
-        report = {"bundle": None, "verdict": made.verdict, "reason": made.data["reason"]}
-        print(f"{made.verdict}  nothing was bundled: {made.data['reason']}")
-        return conclude(options, report, exit_of(made.verdict, False), "nothing was bundled")
-    report = print_report(made.folder, made)
+    result = bundle(options)
+    if result.folder is None:
+        report = {"bundle": None, "verdict": result.verdict, "reason": result.data["reason"]}
+        print(f"{result.verdict}  nothing was bundled: {result.data['reason']}")
+        return conclude(options, report, exit_of(result.verdict, False), "nothing was bundled")
+    report = print_report(result.folder, result)
     if options.verify:
         return conclude(options, report, EXIT_GOOD, "intact: every hash and vector agrees")
-    code = exit_of(made.verdict, made.data["releasable"])
-    why = made.data["withheld"] or "it may be released"
-    return conclude(options, report, code, f"written and verified; {why}")
+    code = exit_of(result.verdict, result.data["releasable"])
+    reason = result.data["withheld"] or "it may be released"
+    return conclude(options, report, code, f"written and verified; {reason}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a bundle holds, written aside and verified by opening it again.
+"""Write a bundle's folder aside, and verify one by opening it as an app does.
 
 write_bundle(Path("build/bundle-p6"), Request(checkpoint, Path("build"), "p6"))
 data, checked = verify_bundle(Path("build/bundle-p6"))
@@ -74,15 +74,15 @@ def write_bundle(
     product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     without: Collection[str] = (),
 ) -> None:
-    """Everything into `folder`, which appears when it is complete; languages of the voices where no
-    dialects are named.
+    """Write a bundle to `folder`, which appears when it is complete.
 
-    Text is read by g2p's rules, which hold the word lists and the G2P network; `words_only`: by a
-    lexicon and the G2P package instead. `product`: the decision whose levels these are, and the
-    product that it names. `without`: domains of one-off forms that the rules leave out.
+    dialects: languages of the text; None for those that the voices speak. words_only: an app reads
+    text by a lexicon and the G2P package instead of g2p's rules, which hold the word lists and the
+    G2P network. product: the product decision, and the product in it that is bundled. without:
+    domains of one-off forms that the rules leave out.
 
-    CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision
-    judged.
+    Raises CheckFailed: a rejected level; InputError: missing or mixed parts, or others than the
+    decision judged.
     """
     checkpoint = request.checkpoint
     encoder_paths, vocoder_path = files_of(runtime, request)
@@ -158,8 +158,8 @@ def copied(manifest: Manifest, folder: Path) -> Manifest:
 def opened_chain(
     encoders: Sequence[Manifest], vocoder: Manifest, vocab: dict[str, int], voice: np.ndarray
 ) -> tuple[Chain, dict[str, str]]:
-    """The packages, opened where they lie by the runtime that executes them here, and their hashes
-    by name.
+    """Open the packages where they lie by the runtime that executes them here; return the chain and
+    the hashes of the packages by name.
     """
     module = module_of(runtime_for(vocoder.package))
     opened = module.open_manifests(tuple(one.path for one in encoders), vocoder.path)
@@ -167,8 +167,8 @@ def opened_chain(
 
 
 def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
-    """LICENSES.md says what is under what; licenses/ holds the texts. `words`: the folder with the
-    words.
+    """Write LICENSES.md, which names the licence of each part, and licenses/, which holds the
+    texts. words: the folder that holds the words.
     """
     weights = "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
     if checkpoint.name == "kokoro-int8":
@@ -193,11 +193,11 @@ def write_sums(folder: Path) -> None:
 
 
 def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Open it again: every file's hash, nothing beside them, one checkpoint, voices that are some,
-    every vector replayed.
+    """Verify a bundle: the hash of every file, no file beside them, one checkpoint, finite voices,
+    and every vector replayed.
 
-    Returns the assembly's data and what was counted. Raises InputError naming the first file that
-    is not as it was written, CheckFailed when a step of the chain does not replay.
+    Returns its manifest.json and the counts of what was verified. Raises InputError that names the
+    first file which is not as it was written, CheckFailed when a step of the chain does not replay.
     """
     # a run that wrote it may have been killed between two renames
     recover(folder.parent)
@@ -236,7 +236,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def bundle_of_ours(folder: Path) -> str | None:
-    """Why a folder is not one that `write_bundle` wrote, or None: for core.staging.staged."""
+    """Return why `write_bundle` did not write a folder, or None: for core.staging.staged."""
     try:
         sums = sums_of(folder)
     except InputError as problem:
@@ -247,7 +247,7 @@ def bundle_of_ours(folder: Path) -> str | None:
 
 
 def sums_of(folder: Path) -> dict[str, str]:
-    """SHA256SUMS: hash by name. InputError when it is missing or something else."""
+    """Read SHA256SUMS: hash by name. Raises InputError when it is missing or no such list."""
     if not (folder / SUMS).is_file():
         raise InputError(f"{folder / SUMS} does not exist: `kokoro-ane bundle` writes a bundle")
     try:

@@ -93,8 +93,8 @@ Checkpoint: `{{ data.checkpoint.sha256 }}` over weights, config and voices. Lice
 
 
 def read_product(build: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """BUILD/release/product.json and the product that it names, if any. InputError when there is
-    none, or it is not one.
+    """Read BUILD/release/product.json; return it and the product that it names, if any. Raises
+    InputError when it is missing or no product decision.
     """
     record = _read(
         build / "release" / "product.json", PRODUCT_FORMAT, "products", "release --product"
@@ -105,7 +105,7 @@ def read_product(build: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 
 def read_decision(path: Path) -> dict[str, Any]:
-    """The decision; InputError when there is none, or it is not one."""
+    """Read a decision. Raises InputError when it is missing or no decision."""
     return _read(path, FORMAT, "levels", "release")
 
 
@@ -118,13 +118,13 @@ def _read(path: Path, number: int, rows: str, command: str) -> dict[str, Any]:
 
 
 def short(commit: str) -> str:
-    """The first letters of a commit, with the "+" that says that files differ from it."""
+    """Return the first letters of a commit, with the "+" that marks files which differ from it."""
     return commit[:10] + ("+" if commit.endswith("+") else "")
 
 
 def withheld_for(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None) -> str | None:
-    """Why a package is not released by a decision; None where its level for this very package says
-    SHIP and a commit made it.
+    """Return why a decision does not release a package; None where it judged this very package,
+    from a commit, and says SHIP.
     """
     if decision is None or level is None:
         return (
@@ -137,7 +137,7 @@ def withheld_for(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | 
 
 
 def unattested(decision: Mapping[str, Any], command: str) -> str | None:
-    """Why a decision cannot be repeated from a commit, or None where it can."""
+    """Return why a decision cannot be repeated from a commit, or None where it can."""
     commit = str(decision["provenance"].get("commit"))
     if decision.get("releasable") and re.fullmatch("[0-9a-f]{40}", commit):
         return None
@@ -150,8 +150,8 @@ def unattested(decision: Mapping[str, Any], command: str) -> str | None:
 def decision_for(
     path: Path, package_sha256: str
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """The decision, and in it the level that is this very package; None where there is none or it
-    judged another package.
+    """Return the decision, and the level in it that is this very package; None where there is no
+    decision, or where it judged another package.
     """
     if not path.is_file():
         return None, None

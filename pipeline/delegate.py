@@ -1,5 +1,5 @@
-"""The packages of a bundle in one .pte, for apps that run ExecuTorch: its Core ML delegate gets
-what was judged, byte for byte.
+"""Write the packages of a bundle into one .pte, for apps that run ExecuTorch: its Core ML delegate
+gets the judged packages byte for byte.
 
     python -m kokoro_ane.pipeline.delegate build/bundle-p6 [--out build/bundle-p6.pte]
 
@@ -41,7 +41,7 @@ class DelegateOptions(CommandOptions):
 
 
 def file_for(options: DelegateOptions, data: dict[str, Any]) -> Path:
-    """Where the file goes. InputError for a name that hides that it is not releasable."""
+    """Return the file to write. Raises InputError for a name that hides the checkpoint's."""
     bundle = options.bundle.resolve()
     name = data["checkpoint"]["name"]
     stem = bundle.name if data["releasable"] or name in bundle.name else f"{name}-{bundle.name}"
@@ -55,7 +55,7 @@ def file_for(options: DelegateOptions, data: dict[str, Any]) -> Path:
 
 
 def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
-    """The encoder's and the vocoder's. InputError for a bundle of another runtime's files."""
+    """Load the manifests of encoder and vocoder. Raises InputError for another runtime's files."""
     from kokoro_ane.core.manifest import Manifest
 
     entries = (*data["encoder"], data["vocoder"])
@@ -70,7 +70,7 @@ def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
 
 
 def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
-    """Rows of the table: each method's package is the bundle's. CheckFailed where one is not."""
+    """Return the table's rows. Raises CheckFailed where a package is not the bundle's."""
     from kokoro_ane.core.manifest import package_sha256
     from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 
@@ -104,7 +104,7 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
 
 
 def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -> dict[str, Any]:
-    """Print the methods as a table; returns the report."""
+    """Print the methods as a table; return the report."""
     size, cells = path.stat().st_size, []
     for row in rows:
         ends = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())

@@ -43,14 +43,16 @@ PLACED = "CPU_AND_NE"  # the compute units that a placement is forecast for
 
 
 class Timed(TypedDict):
-    """For one choice of compute units."""
+    """Times of one shape with one choice of compute units."""
 
     load_ms: float
     predict_ms: list[float]
 
 
 class Row(TypedDict):
-    """One shape of a function. Where Core ML `refused` it, nothing else was measured."""
+    """Measurements of one shape of a function; only `refused`, the reason, where Core ML refused
+    it.
+    """
 
     function: str
     shapes: dict[str, list[int]]
@@ -61,7 +63,7 @@ class Row(TypedDict):
 
 
 class Measured(TypedDict):
-    """One package."""
+    """Measurements of one package."""
 
     package: str
     sha256: str
@@ -69,7 +71,7 @@ class Measured(TypedDict):
 
 
 class Report(TypedDict):
-    """The file. `peak_mib`: resident memory of the process that measured."""
+    """The file. peak_mib: resident memory of the largest process that measured."""
 
     format: int
     chip: str
@@ -187,7 +189,7 @@ def report_of(packages: Sequence[Path]) -> Report:
 
 
 def read_report(path: Path) -> Report:
-    """A report that is whole. InputError names the place of what is not."""
+    """Read a report. Raises InputError that names the place of what is missing or wrong."""
     from kokoro_ane.core.data_files import read_json
     from mlprogram.examine.device import UNITS
 
@@ -210,7 +212,7 @@ def read_report(path: Path) -> Report:
 
 
 def chip_of(report: Report) -> str:
-    """The chip of "Apple M4 Pro" is m4: the rules know no variants."""
+    """Return the chip's name in the rules: m4 of "Apple M4 Pro", for they have no variants."""
     from mlprogram.examine.rules import load_rules
 
     chips = load_rules().chips
@@ -223,7 +225,7 @@ def chip_of(report: Report) -> str:
 
 
 def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
-    """Each row beside the counts of its program and the forecast of its placement."""
+    """Return each row with the counts of its program and the forecast of its placement."""
     from kokoro_ane.core.contract import MAIN
     from kokoro_ane.core.manifest import package_sha256
     from mlprogram.examine.placement import forecast_placement

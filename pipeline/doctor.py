@@ -1,4 +1,4 @@
-"""What is at hand: versions, checkpoints, built packages, and what each missing thing needs.
+"""List installed versions, checkpoints and built packages, and the use of each that is missing.
 
     kokoro-ane doctor [--build build]
 
@@ -50,7 +50,7 @@ class DoctorOptions(CommandOptions):
 
 
 def installed(name: str) -> str | None:
-    """A distribution's version, or None."""
+    """Return the version of a distribution, or None."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -58,7 +58,7 @@ def installed(name: str) -> str | None:
 
 
 def checkpoints() -> dict[str, bool]:
-    """Homes of a checkpoint and whether each answers without a network."""
+    """Return the places of a checkpoint, and whether each can be read without a network."""
     from huggingface_hub import try_to_load_from_cache
 
     from kokoro_ane.core.checkpoint import KOKORO_INT8
@@ -75,7 +75,7 @@ def checkpoints() -> dict[str, bool]:
 
 
 def packages(build: Path) -> dict[str, str]:
-    """Built packages by manifest: WHOLE, or what is wrong with it."""
+    """Return the state of each built package: WHOLE, or what is wrong with it."""
     from kokoro_ane.core.manifest import Manifest
 
     states = {}

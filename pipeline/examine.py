@@ -1,4 +1,4 @@
-"""What a package is made of, and what a chip's Neural Engine takes of it: mlprogram's examiner as
+"""Describe a package, and forecast what a chip's Neural Engine runs of it: mlprogram's examiner as
 commands of this project, which protect files and streams.
 
     kokoro-ane describe build/KokoroVocoder-fp16.mlpackage

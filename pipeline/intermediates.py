@@ -1,13 +1,14 @@
-"""One utterance three ways, compared where tensors cross from stage to stage: upstream (dynamic,
-packed), our PyTorch (static, masked), the executed packages; and the first stage that is bad.
+"""Run one utterance by upstream (dynamic, packed), by our PyTorch (static, masked) and by executed
+packages, and compare the tensors that cross from stage to stage.
 
     reference = upstream_run(checkpoint, spoken, torch.float32)
     ours = torch_run(checkpoint, spoken, torch.float32, reference)
     rows = compared_runs(reference, ours, limits=FLOAT32)
     first_bad(rows)                     # its name, or None: pipeline/step_comparison.py
 
-All runs give the same names (ORDER), time on the last axis, cut to length; ours are the chain's own
-steps. An intermediate behind a bad one is not judged: it differs because its input does.
+All runs return tensors of the same names (ORDER), with time on the last axis, cut to length; ours
+come from the steps of the chain. A tensor that is computed from a bad one is not judged: it differs
+because its input does.
 """
 
 from collections.abc import Mapping
@@ -74,7 +75,7 @@ ORDER = (
     "waveform",
     "chain",
 )
-# Intermediates each one is computed from; one is judged only when these hold.
+# The tensors that each one is computed from; it is judged only when these hold.
 FROM = {
     "bert_encoder": ("bert",),
     "durations": ("bert_encoder",),
@@ -100,7 +101,9 @@ OF_THE_ENCODER = ("durations", "text", "frames", "asr", "f0_hz", "energy")
 
 @dataclass(frozen=True)
 class UtteranceInputs:
-    """ids with boundary tokens, style [1, 256], speed, and the seed of the noise."""
+    """The inputs of one utterance: ids with boundary tokens, style [1, 256], speed, and the seed of
+    the noise.
+    """
 
     ids: tuple[int, ...]
     style: Tensor
@@ -111,14 +114,14 @@ class UtteranceInputs:
     def of(
         cls, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float = 1.0, seed: int = 0
     ) -> "UtteranceInputs":
-        """What is said: phonemes of the vocabulary, in the voice of a pack [510, 1, 256]. Raises
-        InputError.
+        """Return the inputs for phonemes of the vocabulary in the voice of a pack [510, 1, 256].
+        Raises InputError.
         """
         ids = input_ids(phonemes, checkpoint.config.vocab)
         return cls(ids, style_row(pack, len(phonemes)), check_speed(speed), seed)
 
     def inputs(self, dtype: torch.dtype) -> Tensors:
-        """What the steps start from, in the dtype to compute in."""
+        """Return the tensors that the first steps read, in the dtype to compute in."""
         half = self.style.shape[1] // 2
         style = self.style.to(dtype).numpy()
         return {
@@ -131,7 +134,7 @@ class UtteranceInputs:
 
 
 class TorchBackend:
-    """A VocoderBackend: the module that is exported, padded to the default buckets and masked, in
+    """A VocoderBackend of the module that is exported, padded to the default buckets and masked, in
     any dtype.
     """
 
@@ -142,11 +145,11 @@ class TorchBackend:
         self.packed = PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
-        """features [1, channels, 1, B + 1]."""
+        """Return features [1, channels, 1, B + 1]."""
         return torch.from_numpy(pack(inputs, bucket_for(inputs.frames, BUCKETS.frames)))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """Waveform [600F]."""
+        """Return the waveform [600F]."""
         return self.packed(features, style).flatten()[: 5 * COLUMNS_PER_FRAME * frames]
 
 
@@ -154,7 +157,7 @@ class TorchBackend:
 def upstream_run(
     checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype
 ) -> Intermediates:
-    """KModel.forward_with_tokens, unmodified, complex path, with the noise of the seed injected."""
+    """Run upstream's unmodified KModel, complex path, with the noise of the seed injected."""
     model, longest = upstream_of(checkpoint).to(dtype), BUCKETS.frames[-1]
 
     # the noise is drawn by frames, because upstream alone knows how many there will be
@@ -188,14 +191,14 @@ def upstream_run(
 def torch_run(
     checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype, reference: Intermediates
 ) -> Intermediates:
-    """Our PyTorch, padded to the default buckets and masked."""
+    """Run our PyTorch, padded to the default buckets and masked."""
     encoder, count = Encoder.of(checkpoint).to(dtype), len(spoken.ids)
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str, _module: torch.nn.Module, _inputs: tuple, out: Tensor) -> None:
         outputs[name] = out[:, :count].transpose(1, 2)
 
-    # these two never leave the module, so hooks read them
+    # these two never leave the module: hooks read them
     for name in ("bert", "bert_encoder"):
         getattr(encoder, name).register_forward_hook(partial(keep, name))
     limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
@@ -213,8 +216,8 @@ def chain_run(
     dtype: torch.dtype,
     reference: Intermediates,
 ) -> Intermediates:
-    """The chain of PyTorch or of packages on its own tensors, then source and vocoder again on the
-    reference's, spectrum included.
+    """Run the chain of PyTorch or of packages on its own tensors, then source and vocoder again on
+    the reference's, spectrum included.
 
     The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads
     phases, so a stage can be judged only on equal inputs.
@@ -246,9 +249,7 @@ def compared_runs(
     other: Mapping[str, np.ndarray],
     limits: Mapping[str, float],
 ) -> list[StepRow]:
-    """One row an intermediate, in the order of the data's way; what comes behind a bad one is not
-    blamed.
-    """
+    """Compare two runs: one row a tensor of ORDER, in that order."""
     rows: dict[str, StepRow] = {}
     for name in ORDER:
         theirs, ours = reference.get(name), other.get(name)

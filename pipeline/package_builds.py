@@ -1,9 +1,8 @@
-"""Packages from options: a stage as the converter makes it, a compressed level, and whichever of
-the two a missing package needs.
+"""Build packages from options: a stage as the converter makes it, or a compressed level of it.
 
-    manifests = build(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="padded"))
-    ((parent, manifest),) = quantize(QuantizeOptions("w8a8", checkpoint="kokoro-int8"))
-    built(request, build_package)  # quantize.locator: only what is not there
+manifests = build(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="padded"))
+((parent, manifest),) = quantize(QuantizeOptions("w8a8", checkpoint="kokoro-int8"))
+built(request, build_package)  # quantize.locator: only what is not there
 """
 
 import sys
@@ -43,7 +42,7 @@ STAGES, PRECISIONS = ("g2p", "encoder", "vocoder"), ("fp16", "fp32")
 
 
 def build_package(options: BuildOptions | QuantizeOptions) -> None:
-    """Build or quantize, whichever the options are of."""
+    """Call `build` or `quantize`, depending on the options."""
     if isinstance(options, BuildOptions):
         build(options)
     else:
@@ -51,8 +50,8 @@ def build_package(options: BuildOptions | QuantizeOptions) -> None:
 
 
 def build(options: BuildOptions) -> "tuple[Manifest, ...]":
-    """Write a stage's packages into `options.out`; each was executed and compared with PyTorch
-    before it got its name. Packages that are there and that the same options, checkpoint, sources
+    """Write a stage's packages into `options.out`; each is executed and compared with PyTorch
+    before it gets its name. Packages that are there and that the same options, checkpoint, sources
     and libraries made are not built anew, unless `options.again`.
 
     Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a
@@ -66,8 +65,8 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
     if options.stage != "g2p" and options.runtime != CORE_ML:
-        # a flag that only packages have, or a library that is not installed, before anything of
-        # that runtime is asked and before seconds go into a checkpoint
+        # refuse a flag that only packages have, or a library that is not installed, before seconds
+        # go into opening a checkpoint
         check_runtime(options.runtime, "fp32", layout=options.layout)
     from kokoro_ane.core.checkpoint import open_checkpoint
 
@@ -112,7 +111,7 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
 
 
 def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], str]:
-    """Where the manifests of a build stand, and the hash of all that decides what is written."""
+    """Return the paths of a build's manifests, and a hash of all that determines their content."""
     from kokoro_ane.core.data_files import sha256_of, sha256_of_json
     from kokoro_ane.core.manifest import PACKAGE_TOOLS, tool_versions
     from kokoro_ane.quantize.locator import Request
@@ -172,8 +171,8 @@ def vocoder_stage(
     precision: str = "fp16",
     target: str = "iOS17",
 ) -> "VocoderStage":
-    """The vocoder, checked with a second of a calibration sentence in this checkpoint's voice.
-    Raises InputError.
+    """Return the stage of the vocoder, which is checked with a second of a calibration sentence in
+    this checkpoint's voice. Raises InputError.
     """
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.vocoder.vocoder_stage import VocoderStage
@@ -183,7 +182,7 @@ def vocoder_stage(
 
 
 def _streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
-    """The vocoder in three functions, checked with four and a half seconds."""
+    """Return the stage of the vocoder in three functions, checked with four and a half seconds."""
     if options.target == PADDED_TARGET:
         raise InputError("--target iOS17 is for --layout padded: three functions need iOS 18")
     from kokoro_ane.quantize.speech import check_speech
@@ -202,10 +201,9 @@ def _streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
 
 
 def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind]":
-    """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence,
-    as packages are.
+    """Return the stage of an encoder or vocoder for another runtime; the vocoder is checked with a
+    calibration sentence, as packages are.
     """
-
     checkpoint, runtime = opened(), module_of(options.runtime)
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.runtimes.exported import (
@@ -229,7 +227,7 @@ def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind
 
 
 def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
-    """Compress a built package: pairs of the parent's manifest and the new one; two pairs of an
+    """Compress a built package; return pairs of the parent's manifest and the new one, two for an
     encoder of iOS 17.
 
     Raises InputError: an unknown name, a parent that is not built; CheckFailed: a package missed a

@@ -1,5 +1,5 @@
-"""One function of g2p as bytes: names resolved to slots or constants, statements and expressions in
-the order in which a port reads them.
+"""Compile one function of g2p to bytes: names become slots or constants, statements and expressions
+stand in the order in which a port reads them.
 
     lowered(function, pool)     # name, arguments, slots, body
 
@@ -61,11 +61,11 @@ OWN = "kokoro_ane"  # functions and classes of this package are written, others 
 
 
 class Unsupported(Exception):
-    """What is lowered has no form in the file."""
+    """The code that is compiled has no form in the file."""
 
 
 def number(value: int) -> bytes:
-    """LEB128 of a natural number."""
+    """Encode a natural number as LEB128."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -97,7 +97,7 @@ def listed(items: Sequence[bytes]) -> bytes:
 
 @functools.cache
 def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
-    """Functions of a file by name and first line, which is that of the first decorator."""
+    """Return the functions of a file by name and first line, that of the first decorator."""
     functions = {}
     for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
@@ -108,7 +108,7 @@ def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
 
 
 def lowered(function: types.FunctionType, pool: Any) -> bytes:
-    """The bytes of a function of a module."""
+    """Return the bytes of a function of a module."""
     code, named = function.__code__, function.__kwdefaults__ or {}
     node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
     if code.co_freevars:
@@ -119,7 +119,7 @@ def lowered(function: types.FunctionType, pool: Any) -> bytes:
 
 @dataclass
 class Scope:
-    """One function while it is lowered: the slots of its names, and its code."""
+    """A function while it is compiled: the slots of its names, and its code."""
 
     pool: Any  # pipeline/rule_program.py's Pool
     environment: dict[str, Any]
@@ -167,7 +167,9 @@ class Scope:
         return op(string(self.name), 1, head, number(self.count), body)
 
     def op(self, *parts: Any) -> bytes:
-        """`op`, with expressions and lists of them or of statements in its place."""
+        """Join parts as the function `op` does; expressions, and lists of them or of statements,
+        are compiled first.
+        """
         return op(*map(self.lowered, parts))
 
     def lowered(self, part: Any) -> Any:
@@ -179,7 +181,7 @@ class Scope:
         return self.expression(part) if part is None or isinstance(part, ast.expr) else part
 
     def fields(self, node: ast.AST) -> bytes:
-        """The code of a node of PLAIN and its fields."""
+        """Write a node of PLAIN: its code, then its fields."""
         code, *names = PLAIN[type(node)]
         return self.op(code, *[getattr(node, name) for name in names])
 
@@ -238,8 +240,8 @@ class Scope:
         raise Unsupported(f"{ast.unparse(node)} is assigned")
 
     def value_of(self, node: ast.expr) -> Any:
-        """What a constant, a name, or a module's attribute is now; MISSING where only the running
-        function knows.
+        """Return the value that a constant, a name or a module's attribute has now; MISSING where
+        it is known only when the function runs.
         """
         if isinstance(node, ast.Constant):
             return node.value
@@ -253,7 +255,7 @@ class Scope:
         return MISSING
 
     def place(self, name: str) -> tuple[int, int] | None:
-        """How many functions further out a name has its slot, and the slot."""
+        """Return how many functions further out a name has its slot, and the slot."""
         depth, scope = 0, self  # type: tuple[int, Scope | None]
         while scope is not None:
             for slots in (*reversed(scope.inner), scope.slots):
@@ -368,7 +370,7 @@ class Scope:
 
 
 def assigned(body: list[ast.stmt]) -> list[str]:
-    """Names that statements assign; those of comprehensions and inner functions are theirs."""
+    """Return the names that statements assign, but not in comprehensions or inner functions."""
     names: dict[str, None] = {}
 
     def look(node: ast.AST) -> None:

@@ -1,13 +1,13 @@
-"""g2p's own functions as data, so that a port runs the same rules and no second hand writes them:
-text/us.rules of a bundle.
+"""Write g2p's own functions as data, so that a port runs the same rules and nobody writes them
+twice: text/us.rules of a bundle.
 
     write_rules(Path("text/us.rules"), roots, natives)
 
-All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, of objects what
-the code asks for (a cached property as its answer), patterns as the tree that Python's own `re`
-parsed, each character set as the ranges that it matches here. A number is LEB128 (zigzag where it
-may be negative), a string its length and UTF-8. File: "KRUL", format, count of constants, their
-lengths, roots, constants. swift/Sources/KokoroText runs it.
+All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, the attributes
+of objects that the code reads (a cached property as its value), patterns as the tree that Python's
+own `re` parsed, each character set as the ranges that it matches here. A number is LEB128 (zigzag
+where it may be negative), a string its length and UTF-8. File: "KRUL", format, count of constants,
+their lengths, roots, constants. swift/Sources/KokoroText runs it.
 """
 
 import functools
@@ -56,8 +56,8 @@ WORD = ((_constants.CATEGORY, _constants.CATEGORY_WORD),)
 
 
 class Pool:
-    """Constants by their place, each written once; classes and functions among them, lowered when
-    they are first asked for.
+    """Constants by their place, each written once; classes and functions among them are compiled
+    when they are first reached.
     """
 
     def __init__(self, natives: dict[int, str]) -> None:
@@ -69,7 +69,7 @@ class Pool:
         self.names = {"__init__", "__call__"}  # of attributes that the code asks for
 
     def place(self, value: Any) -> int:
-        """Where `value` stands."""
+        """Return the place of a value, which is written where it is new."""
         plain = isinstance(value, str | int | float | bool | types.NoneType)
         key = (type(value), value) if plain else id(value)
         if key not in self.places:
@@ -135,15 +135,15 @@ class Pool:
         raise Unsupported(f"a {type(value).__name__}")
 
     def shared(self, content: bytes) -> int:
-        """Where a part of patterns stands."""
+        """Return the place of a part that patterns share."""
         if content not in self.places:
             self.places[content] = len(self.content)
             self.content.append(content)
         return self.places[content]
 
     def ranges(self, borders: tuple[int, ...]) -> int:
-        """Where a set of characters stands: the steps between its borders, and the place of those
-        beyond Latin, which most sets share.
+        """Return the place of a set of characters: the steps between its borders, and the place of
+        the borders beyond Latin, which most sets share.
         """
         split = sum(border < BEYOND_LATIN for border in borders)
         is_shared = 0 < split < len(borders) - MANY
@@ -153,13 +153,13 @@ class Pool:
         return self.shared(listed(steps) + number(tail))
 
     def attribute(self, name: str) -> bytes:
-        """The name of an attribute that the code asks for."""
+        """Return the place of the name of an attribute that the code reads."""
         self.names.add(name)
         return self.at(name)
 
     def write_classes(self) -> None:
-        """Methods and attributes whose name the code asks for, until none is new; then classes and
-        objects.
+        """Write the methods and attributes whose names the code reads, until none is new; then
+        classes and objects.
         """
         before = (0, 0)
         while before != (len(self.content), len(self.names)):
@@ -180,7 +180,7 @@ class Pool:
             self.content[place] = head + listed([*attributes.values()])
 
     def described(self, owner: type, names: set[str]) -> bytes:
-        """Name, fields with their defaults, attributes."""
+        """Return a class: name, fields with their defaults, attributes."""
         members = []
         for field in fields(owner) if is_dataclass(owner) else ():
             made = FACTORIES.get(field.default_factory, 0)
@@ -193,7 +193,7 @@ class Pool:
                 )
             )
         attributes = []
-        # only attributes that the code asks for are written
+        # only attributes that the code reads are written
         for name in sorted(names):
             attribute = inspect.getattr_static(owner, name, None)
             kinds = enumerate((types.FunctionType, property, classmethod, staticmethod, str))
@@ -210,7 +210,7 @@ class Pool:
 
 
 def in_order(item: Any) -> str:
-    """The same in every process: a set within a set is shown in the order of its hashes."""
+    """Return a key that is the same in every process, where the order of an inner set is not."""
     return repr(sorted(item) if isinstance(item, frozenset) else item)
 
 
@@ -221,15 +221,15 @@ def function_of(attribute: Any) -> Any:
 
 
 def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
-    """An empty source, which no rule asks for, groups with their names, and the tree."""
+    """Return a pattern: an empty source, which no rule reads, groups with their names, the tree."""
     parsed = _parser.parse(value.pattern, value.flags)
     names = [string(name) + number(group) for name, group in value.groupindex.items()]
     return string("") + number(value.groups) + listed(names) + sequence(parsed, value.flags, pool)
 
 
 def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
-    """Nodes one behind the other, or the place of their one copy where they are long: rows of the
-    grammar name the same slots.
+    """Return nodes one after the other, or where they are long the place of their one copy: rows of
+    the grammar name the same slots.
     """
     content = listed([regular(one, what, parsed.state, flags, pool) for one, what in parsed])
     is_long = len(content) > SHORT_BYTES
@@ -237,7 +237,7 @@ def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
 
 
 def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
-    """One node of a pattern's tree."""
+    """Return one node of a pattern's tree."""
     match str(operation), argument:
         case "LITERAL", _ if not flags & re.IGNORECASE:
             return op("R_LITERAL", number(argument))
@@ -271,8 +271,8 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
 
 @functools.cache
 def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tuple[int, ...]:
-    """First and last of each range that a node of one character matches; `argument`: a set as a
-    tuple; `alphabet`: flags of its pattern.
+    """Return the first and last character of each range that a node of one character matches.
+    argument: a set as a tuple. alphabet: flags of its pattern.
     """
     state = _parser.State()
     state.flags = alphabet
@@ -286,8 +286,8 @@ def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tupl
 
 
 def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> None:
-    """`roots` by name and what they reach; `natives`: names, by id, of what a port holds otherwise.
-    Raises InputError that names a function which a port could not run.
+    """Write `roots` by name and all that they reach. natives: by id the names of what a port holds
+    itself. Raises InputError that names a function which a port could not run.
     """
     pool = Pool(natives)
     try:

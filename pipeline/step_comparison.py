@@ -1,10 +1,9 @@
-"""A tensor of the chain beside its reference, whatever the reference is: upstream's, our PyTorch's,
-or the stored vectors'.
+"""Compare a tensor of the chain with its reference: upstream's, our PyTorch's, or a stored vector.
 
-    row = compared("f0_hz", reference, other, limit_db=80.0)
-    row.verdict, row.snr_db, row.parts_at      # GOOD, 104.2, None
-    rows = replayed(chain, stored, step)       # a step run again on the stored tensors
-    print_rows("KokoroVocoder-fp16 against upstream", rows)
+row = compared("f0_hz", reference, other, limit_db=80.0)
+row.verdict, row.snr_db, row.parts_at      # GOOD, 104.2, None
+rows = replayed(chain, stored, step)       # a step run again on the stored tensors
+print_rows("KokoroVocoder-fp16 against upstream", rows)
 """
 
 from dataclasses import dataclass
@@ -24,11 +23,12 @@ LEAST_DB = -999.0  # stands for minus infinity, which JSON does not have
 
 @dataclass(frozen=True)
 class StepRow:
-    """One tensor, compared. `parts_at` is the first place on the last axis (token, frame, sample)
-    where it parts from the reference. `where`: utterance and step of a stored one.
+    """The comparison of one tensor. parts_at: the first place on the last axis (token, frame,
+    sample) where it differs from the reference by more than PARTING. where: utterance and step of a
+    stored vector.
 
-    None: not compared (all figures), equal (snr_db, limit_db), constant (correlation), nowhere
-    (parts_at).
+    None means: not compared (all figures), equal (snr_db, limit_db), constant (correlation),
+    nowhere (parts_at).
     """
 
     name: str
@@ -42,7 +42,7 @@ class StepRow:
     where: str = ""
 
     def cells(self) -> tuple[str, ...]:
-        """For a table."""
+        """Return the row of a table."""
         name = f"{self.where} {self.name}".strip()
         limit = "equal" if self.limit_db is None else f"{self.limit_db:.1f} dB"
         if self.max_abs is None:
@@ -66,8 +66,8 @@ def compared(
     behind: bool = False,
     where: str = "",
 ) -> StepRow:
-    """`other` beside its reference; EQUAL as limit: to the last bit. `behind`: a tensor that it is
-    computed from is bad already.
+    """Compare `other` with its reference. limit_db: EQUAL means to the last bit. behind: a tensor
+    that it is computed from is bad already.
     """
     limit = None if limit_db == EQUAL else limit_db
     if reference is None or other is None:
@@ -97,7 +97,7 @@ def compared(
 
 
 def replayed(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[StepRow]:
-    """Run one step on stored tensors: a row of each tensor that it writes."""
+    """Run one step on stored tensors; return a row for each tensor that it writes."""
     tensors = step.run(chain, {name: stored[name] for name in step.reads})
     rows = []
     for name, limit_db in step.writes.items():
@@ -110,30 +110,30 @@ def replayed(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[
 
 
 def comparable(spectrum: np.ndarray) -> np.ndarray:
-    """Magnitudes and phases [1, 22, S] to real parts, imaginary parts, and magnitude times phase,
-    [1, 33, S].
+    """Convert magnitudes and phases [1, 22, S] to real parts, imaginary parts, and magnitude times
+    phase, [1, 33, S].
 
-    The last tells +pi from -pi, which are two numbers to the vocoder; weighed so, the phase of
-    silence may be anything.
+    The last distinguishes +pi from -pi, which are two numbers to the vocoder; weighted so, the
+    phase of silence may be anything.
     """
     magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
     return np.concatenate([rectangular(spectrum), magnitude * phase], axis=1)
 
 
 def rectangular(spectrum: np.ndarray) -> np.ndarray:
-    """Real and imaginary parts alone, where a phase of +pi is one of -pi: against upstream, whose
-    sign of it hangs on the last bit.
+    """Convert magnitudes and phases [1, 22, S] to real and imaginary parts, where +pi equals -pi:
+    in upstream the last bit decides its sign.
     """
     magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
     return np.concatenate([magnitude * np.cos(phase), magnitude * np.sin(phase)], axis=1)
 
 
 def first_bad(rows: list[StepRow]) -> str | None:
-    """The first tensor that is bad by itself."""
+    """Return the name of the first tensor that is bad by itself."""
     return next((row.name for row in rows if row.verdict == BAD), None)
 
 
 def print_rows(title: str, rows: list[StepRow]) -> None:
-    """One table."""
+    """Print the rows as a table."""
     headings = ("tensor", "max abs", "SNR", "to reach", "correlation", "parts at", "")
     print_table(title, headings, (row.cells() for row in rows))

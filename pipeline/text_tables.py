@@ -1,15 +1,15 @@
-"""What a port needs to read text: g2p's rules as a program, its word lists, its network and tagger
-as raw tables; and texts to check it by.
+"""Write what a port needs to read text: g2p's rules as a program, its word lists, its network and
+tagger as raw tables; and texts by which the port checks itself.
 
     # us.rules, us.words, us.json, us.bin, us.texts.tsv, us.chunks.json
     write_text_tables(Path("text"), "us")
 
-NAME.rules is written by pipeline/rule_program.py, NAME.words by pipeline/word_table.py. NAME.json
-says of each array in NAME.bin its dtype, shape and first byte (little-endian, row-major, 64-byte
-borders). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no
-scale is float32. `tagger.features` rises; `heteronyms.weights` [places, 1] is int8.
-NAME.texts.tsv: a text and what is said; NAME.chunks.json: texts with pauses and paces, and what is
-spoken of them. The tagger and heteronyms are English's alone.
+pipeline/rule_program.py writes NAME.rules, pipeline/word_table.py NAME.words. NAME.json gives the
+dtype, shape and first byte of each array in NAME.bin (little-endian, row-major, aligned to 64
+bytes). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; an array without a
+scale is float32. `tagger.features` is sorted; `heteronyms.weights` [places, 1] is int8.
+NAME.texts.tsv: texts and their phonemes; NAME.chunks.json: texts with pauses and paces, and their
+chunks. Only English has the tagger and the heteronyms.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -38,16 +38,19 @@ from kokoro_ane.pipeline.word_table import packed_words
 
 FORMAT, BORDER = 4, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
-# About, of written ones without the texts to check by: they take half a minute.
+# Approximate bytes of a language's files without the texts to check by: writing them takes half a
+# minute.
 TEXT_BYTES: dict[Language, int] = {
     US: 3_943_000, GB: 4_504_000, "es": 543_000, "it": 562_000, "fr": 554_000, "pt": 551_000
 }  # fmt: skip
-STEP = 997  # of the lists' words, every so many are spoken as a check
+STEP = 997  # every 997th word of the lists is spoken as a check
 
 
 @cache
 def port_texts(kind: str) -> tuple[str, ...]:
-    """Texts by which a port checks itself: words that no list has (`word`), `text`, `markup`."""
+    """Return texts by which a port checks itself: words that no list has (`word`), `text`,
+    `markup`.
+    """
     return tuple(
         line.partition("\t")[2].replace("⏎", "\n")
         for line in text(DATA / "port_texts.tsv").split("\n")
@@ -59,14 +62,14 @@ MARKED = port_texts("markup")
 
 
 def write_text_tables(folder: Path, language: Language, without: Collection[str] = ()) -> None:
-    """The files of a language; `without`: domains of one-off forms that an English grammar leaves
-    out. InputError where g2p's data is missing or damaged, or its code has no form in a file of
-    rules.
+    """Write the files of a language. without: domains of one-off forms that an English grammar
+    leaves out. Raises InputError where g2p's data is missing or damaged, or its code has no form in
+    a file of rules.
     """
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language, without=without if language in (US, GB) else ())
     write_rules(folder / f"{language}.rules", *rule_roots(g2p))
-    # texts by which a port checks itself: prose for every language, words where there are lists
+    # prose for every language, words where there are lists
     texts = [*port_texts("text")]
     _write_arrays(folder, language)
     (folder / f"{language}.words").write_bytes(words_file(language))
@@ -84,8 +87,8 @@ def write_text_tables(folder: Path, language: Language, without: Collection[str]
 
 
 def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
-    """What `kokoro-ane speak` says of a text in each call: pace, the seconds of silence and the
-    voice that the text asks for.
+    """Return the chunks that `kokoro-ane speak` makes of a text: phonemes, pace, and the silence
+    and voice that the text asks for.
     """
     return [
         {
@@ -100,21 +103,21 @@ def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
 
 
 def languages_for(voices: Iterable[str]) -> tuple[Language, ...]:
-    """The languages that voices of these names speak and a port reads."""
+    """Return the languages that voices of these names speak and a port reads."""
     spoken = {alphabet.spoken_by(voice) for voice in voices}
     return tuple(sorted(language for language in TEXT_BYTES if language in spoken))
 
 
 def _write_arrays(folder: Path, dialect: Language) -> None:
-    """Network and tagger: NAME.bin, and NAME.json, which says where each array lies in it."""
+    """Write network and tagger: NAME.bin, and NAME.json, which says where each array lies in it."""
     weights = WEIGHTS_OF[dialect]
     _, config = load_arrays(weights)  # checked against their manifest
     with np.load(weights) as stored:
-        # as they are stored: int8 with scales
+        # int8 with scales, as they are stored
         arrays = {f"network.{name}": stored[name] for name in stored.files}
     scale = 0.0
     if dialect in (US, GB):
-        # features in rising order, so that a port searches by halves
+        # features are sorted, so that a port can use binary search
         chooser = Heteronyms.load()
         tagger, scale = chooser.tagger, chooser.tagger.scale
         arrays["heteronyms.weights"] = np.asarray(chooser.weights)[:, None]
@@ -152,8 +155,8 @@ def _write_arrays(folder: Path, dialect: Language) -> None:
 
 
 def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
-    """Entrances of the rules, and what a port holds otherwise: word lists, network, the tagger's
-    tables.
+    """Return the entry points of the rules by name; and by id the names of what a port holds
+    natively: word lists, network, the tagger's tables.
     """
     reader: Any = g2p._reader
     roots = {
@@ -167,7 +170,7 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
         "speakable": reader.neural.model.reads,
         "encode": reader.neural.model.encoded,
     }
-    # large tables and NumPy code are native to a port: the rules name them
+    # a port has large tables and NumPy code of its own: the rules refer to them by name
     natives = {id(reader.neural): "neural"}
     if isinstance(reader, LanguageReader):
         return roots, natives | {id(reader.listed): "list.listed"}
@@ -186,7 +189,7 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
 
 @cache
 def words_file(language: Language) -> bytes:
-    """Of `word_rows`, packed once: twenty seconds."""
+    """Return the packed words of a language. Cached: packing takes twenty seconds."""
     if language in (US, GB):
         return packed_words(word_rows(language))
     # `l`: the language's own list
@@ -195,8 +198,8 @@ def words_file(language: Language) -> bytes:
 
 
 def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
-    """Words, rising, with what each list says of one: `g=phonemes`, or `g:TAG=phonemes`, `g:TAG`
-    letter by letter; and `t=` its class.
+    """Return the sorted words with their entry in each list: `g=phonemes`, or `g:TAG=phonemes`, or
+    `g:TAG` for letter by letter; and `t=` with the class of the word.
     """
     whole, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
     lexicon = whole.without(whole.derived())
@@ -216,8 +219,8 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
 
 
 def words_to_check(dialect: Dialect) -> list[str]:
-    """Listed words, each also as a name, shouted and with endings, and words that no list has. A
-    plural or past that a bundle leaves out takes no second ending.
+    """Return listed words, each also capitalized, in capitals and with endings, and words that no
+    list has. A plural or past form that a bundle leaves out gets no second ending.
     """
     forms, lexicon = {*port_texts("word")}, Lexicon.load(dialect)
     derived = lexicon.derived()

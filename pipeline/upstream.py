@@ -1,5 +1,5 @@
-"""Upstream, unmodified, as the reference: kokoro.istftnet and kokoro.model without the package's
-own __init__ (loguru, spaCy).
+"""Import and run unmodified upstream as the reference: kokoro.istftnet and kokoro.model without the
+package's __init__, which imports loguru and spaCy.
 
     # KModel, complex path; needs `kokoro` and `transformers`
     model = upstream_of(checkpoint)
@@ -34,7 +34,7 @@ _FOLDED = (".norm.weight", ".norm.bias")
 
 
 def istftnet() -> types.ModuleType:
-    """The module kokoro.istftnet as released on PyPI; InputError says how to get it."""
+    """Import kokoro.istftnet as released on PyPI. Raises InputError that says how to install it."""
     if "kokoro" not in sys.modules:
         spec = importlib.util.find_spec("kokoro")
         if spec is None or spec.submodule_search_locations is None:
@@ -50,8 +50,8 @@ def istftnet() -> types.ModuleType:
 
 
 def kokoro_model() -> types.ModuleType:
-    """The module kokoro.model; InputError says how to get transformers. Its logger, loguru's, is
-    stood in for by the standard one.
+    """Import kokoro.model, with the standard logger in place of loguru's. Raises InputError that
+    says how to install transformers.
     """
     istftnet()
     if importlib.util.find_spec("transformers") is None:
@@ -72,7 +72,7 @@ def kokoro_model() -> types.ModuleType:
 
 
 def empty_model(config: dict[str, Any]) -> KModel:
-    """KModel as its constructor leaves it when the weights file holds nothing."""
+    """Return KModel as its constructor leaves it when the weights file is empty."""
     with scratch() as folder:
         empty = folder / "empty.pth"
         torch.save({}, empty)
@@ -90,8 +90,8 @@ def has_upstreams_widths(config: KokoroConfig) -> bool:
 
 
 def upstream_of(checkpoint: "Checkpoint") -> KModel:
-    """KModel with the checkpoint's weights, strictly loaded; Silence in place of a decoder of other
-    widths.
+    """Return KModel with the checkpoint's weights, strictly loaded; Silence in place of a decoder
+    of other widths.
     """
     model = empty_model(read_json(checkpoint.folder / "config.json", "a checkpoint has one"))
     if not has_upstreams_widths(checkpoint.config):
@@ -101,7 +101,7 @@ def upstream_of(checkpoint: "Checkpoint") -> KModel:
         if isinstance(part, Silence):
             continue
         missing, extra = part.load_state_dict(checkpoint.part(name), strict=False)
-        # a key that neither side is known to lack
+        # a key that neither side is known to lack is an error
         lost = [key for key in missing if not key.endswith(_FOLDED)]
         lost += [key for key in extra if not key.endswith("position_ids")]
         if lost:
@@ -134,7 +134,7 @@ def injected_noise(noise: Callable[[int], torch.Tensor]) -> Iterator[None]:
 
 
 class Silence(torch.nn.Module):
-    """Stands where the decoder stood; its inputs are what upstream hands over."""
+    """A module in place of the decoder, which returns silence; it takes the decoder's inputs."""
 
     def forward(
         self, asr: torch.Tensor, f0: torch.Tensor, energy: torch.Tensor, style: torch.Tensor
@@ -146,18 +146,18 @@ class Silence(torch.nn.Module):
 def upstream_intermediates(
     model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0
 ) -> dict[str, torch.Tensor]:
-    """Run KModel.forward_with_tokens and keep every intermediate: input_ids [1, n] with boundary
-    tokens, style [1, 256].
+    """Run KModel.forward_with_tokens; return every tensor between its parts. input_ids [1, n] with
+    boundary tokens, style [1, 256].
 
-    bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding),
-    durations [n], text [1, C, n], frames [1, F, C + S], asr [1, C, F], f0_hz and energy [1, 2F],
-    spectrum [1, 22, 120F + 1], waveform [600F]: our names of what upstream
-    calls d_en, t_en, en and har. The dtype is the model's.
+    Returns bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before
+    rounding), durations [n], text [1, C, n], frames [1, F, C + S], asr [1, C, F], f0_hz and energy
+    [1, 2F], spectrum [1, 22, 120F + 1], waveform [600F]: our names of what upstream calls d_en,
+    t_en, en and har. The dtype is the model's.
     """
     tensors: dict[str, torch.Tensor] = {}
 
     def keep(*names: str) -> Callable[..., None]:
-        """A hook that keeps a module's output, or before it runs its first inputs."""
+        """Return a hook that stores a module's output or, as a pre-hook, its first inputs."""
 
         def hook(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...], *out: torch.Tensor) -> None:
             tensors.update(zip(names, out or inputs, strict=False))

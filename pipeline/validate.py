@@ -59,7 +59,7 @@ class ValidateOptions(CommandOptions):
 
 
 def phonemes_of(options: ValidateOptions) -> str:
-    """The phonemes that were named, or those of the text."""
+    """Return the phonemes that were given, or those of the text. Raises InputError."""
     if options.text is None:
         return options.phonemes or ""
     from kokoro_ane.g2p.phonemizer import G2P
@@ -87,7 +87,7 @@ def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
 
 
 def intermediates_of_ours(folder: Path) -> str | None:
-    """Why a folder is not one that `save` wrote, or None."""
+    """Return why `save` did not write a folder, or None."""
     from kokoro_ane.core.staging import strangers
     from kokoro_ane.runtimes.registry import RUNTIMES
 

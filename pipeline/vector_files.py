@@ -1,4 +1,4 @@
-"""The folder of test vectors: written aside, indexed with hashes, read back strictly.
+"""Write and check a folder of test vectors: tensors of every step, indexed with hashes.
 
 index = write_vectors(Path("build/vectors"), chain, {"name": "mine", "sha256": "..."}, packages)
 rows = check_vectors(Path("build/vectors"), chain, packages)
@@ -27,7 +27,7 @@ INDEX, VOICE, JOINED = "index.json", "voice.npy", "text.wav"
 
 @dataclass(frozen=True)
 class Utterance:
-    """What is spoken for the vectors; phonemes of Kokoro's vocabulary."""
+    """An utterance of the vectors; its phonemes are of Kokoro's vocabulary."""
 
     id: str
     phonemes: str
@@ -68,7 +68,7 @@ class TextEntry(StoredFile):
 
 
 class Index(TypedDict):
-    """index.json, as far as it is read again."""
+    """The fields of index.json that are read again."""
 
     format: int
     checkpoint: dict[str, str]
@@ -79,7 +79,7 @@ class Index(TypedDict):
 
 
 def spoken_text(chain: Chain, longest: int) -> list[Speech]:
-    """TEXT through synthesis, cut at `longest` phonemes."""
+    """Speak TEXT, cut at `longest` phonemes."""
     pipeline = Pipeline(
         phoneme_sentences, chain.encoder, chain.vocoder, chain.vocab, longest=longest
     )
@@ -89,7 +89,7 @@ def spoken_text(chain: Chain, longest: int) -> list[Speech]:
 def write_vectors(
     folder: Path, chain: Chain, checkpoint: dict[str, str], packages: dict[str, str]
 ) -> dict[str, Any]:
-    """Run every utterance through every step and write it all; the folder appears when it is
+    """Run every utterance through every step and write all tensors; the folder appears when it is
     complete. Returns the index.
     """
     lengths, buckets = chain.encoder.buckets, {}
@@ -124,7 +124,7 @@ def write_vectors(
 
 
 def vectors_of_ours(folder: Path) -> str | None:
-    """Why a folder is not one that `write_vectors` wrote, or None: for core.staging.staged."""
+    """Return why `write_vectors` did not write a folder, or None: for core.staging.staged."""
     try:
         index = load_index(folder)
     except InputError:
@@ -133,7 +133,7 @@ def vectors_of_ours(folder: Path) -> str | None:
 
 
 def _files(index: dict[str, Any]) -> list[dict[str, Any]]:
-    """Entries of all files that an index names."""
+    """Return the entries of all files that an index names."""
     tensors = [entry for one in index["utterances"] for entry in one["tensors"].values()]
     return [index["voice"], index["text"], *tensors]
 
@@ -156,7 +156,7 @@ def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[s
 
 
 def _text(speeches: list[Speech]) -> dict[str, Any]:
-    """The text, where it is cut, and where each chunk lies in the joined audio."""
+    """Describe the text: where it is cut, and where each chunk lies in the joined audio."""
     offset, chunks = 0, []
     for speech in speeches:
         start = offset + speech.pause
@@ -189,7 +189,7 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
 
 
 def load_index(folder: Path) -> dict[str, Any]:
-    """index.json. InputError when it is missing or of another format."""
+    """Read index.json. Raises InputError when it is missing or of another format."""
     index = read_json(
         folder / INDEX,
         f"{folder} holds no vectors; `kokoro-ane vectors --out {folder}` writes them",
@@ -206,8 +206,8 @@ def load_index(folder: Path) -> dict[str, Any]:
 
 
 def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
-    """Tensors of one utterance, each with the hash of the index. InputError names the one that is
-    missing or differs.
+    """Read the tensors of one utterance. Raises InputError for one that is missing or does not have
+    the hash of the index.
     """
     tensors = {}
     for name, entry in utterance["tensors"].items():
@@ -223,8 +223,8 @@ def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
 
 
 def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[StepRow]:
-    """Replay every step of every utterance, and the joined text: one row a tensor. InputError:
-    other packages, damaged files.
+    """Replay every step of every utterance, and the joined text; return one row a tensor. Raises
+    InputError: other packages, damaged files.
     """
     index = load_index(folder)
     if index["packages"] != packages:

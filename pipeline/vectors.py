@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VectorOptions(CommandOptions):
-    """What is written or replayed, and by what."""
+    """A folder of test vectors, and the packages that write or replay it."""
 
     out: Path = option("folder to write", Path("build/vectors"), exclusive="folder")
     check: Path | None = option(
@@ -55,7 +55,7 @@ class VectorOptions(CommandOptions):
 
 
 def chain_of(checkpoint: "Checkpoint", options: VectorOptions) -> "tuple[Chain, dict[str, str]]":
-    """Packages and voice, and the hashes of the packages."""
+    """Open the packages and the voice; return the chain and the hashes of the packages."""
     from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.pipeline.synthesis import Chain
     from kokoro_ane.quantize.locator import Request

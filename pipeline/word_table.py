@@ -1,18 +1,18 @@
-"""Words with what each list says of them, in one compact file that a port maps into memory:
+"""Pack words and their list entries into one compact file that a port maps into memory:
 text/us.words of a bundle.
 
-    content = packed_words([("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # rising by code points
+    content = packed_words([("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # sorted by code points
     dict(rows_of(content))["lead"]                                    # "g:DEFAULT=lˈid\tt=nv"
 
-File: "KWRD", format, rows a block, count of rows, the first byte of each block and of what is
-behind the last, three tables of codes: of shares, of words, of what is said. Numbers are uint32,
-little-endian. A table: its length, how many codes have 1, 2, ... LONGEST bits, and their texts in
-that order, UTF-8 with a zero between them: a canonical Huffman code (RFC 1951, 3.2.2), the first
-bit of a byte its highest. A row: a share, 16 times the characters that the word shares with the row
-before, plus those that what is said shares with it from its second character on; codes of the rest
-of the word and a tab; codes of what is said, less the shared part, and a line's end. The first row
-of a block shares nothing, so that a search by halves looks at blocks' first words and then through
-one block.
+File: "KWRD", format, rows a block, count of rows, the offset of each block and of the end, three
+tables of codes: of shares, of words, of entries. Numbers are uint32, little-endian. A table: its
+length, how many codes have 1, 2, ... LONGEST bits, and their texts in that order, UTF-8 with a zero
+between them: a canonical Huffman code (RFC 1951, 3.2.2), whose first bit is the highest of a byte.
+A row: a share, which is 16 times the number of characters that the word shares with the row before,
+plus the number that its entry shares with the entry before from the second character on; codes of
+the rest of the word and a tab; codes of the rest of the entry and a line's end. The first row of a
+block shares nothing, so that a binary search over the first words of the blocks finds the one block
+to read.
 """
 
 import heapq
@@ -34,14 +34,16 @@ END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
 
 @dataclass(frozen=True)
 class Table:
-    """Texts of a canonical code, the shortest code first, and the bits of each as text."""
+    """A canonical code: its texts, the shortest code first, and the bits of each as text."""
 
     texts: Sequence[str]
     bits: Sequence[str]
 
     @classmethod
     def of(cls, texts: Sequence[str], lengths: Sequence[int]) -> "Table":
-        """Codes of these lengths, which rise: each the one before plus one, and longer by zeros."""
+        """Assign codes of these sorted lengths: each is its predecessor plus one, extended by
+        zeros.
+        """
         bits, code = [], -1
         for before, length in pairwise((0, *lengths)):
             code = (code + 1) << (length - before)
@@ -50,19 +52,21 @@ class Table:
 
     @property
     def content(self) -> bytes:
-        """The table as the file has it."""
+        """The bytes of the table in the file."""
         lengths = [len(bits) for bits in self.bits]
         counts = [lengths.count(length) for length in range(1, LONGEST + 1)]
         content = struct.pack(f"<{LONGEST}I", *counts) + "\0".join(self.texts).encode()
         return struct.pack("<I", len(content)) + content
 
     def text(self, bits: str, place: int) -> tuple[str, int]:
-        """The text of the code that begins at `place`, and where the next one does."""
+        """Return the text of the code that begins at `place`, and the place of the next code."""
         code = bisect_right(self.bits, bits[place : place + LONGEST]) - 1
         return self.texts[code], place + len(self.bits[code])
 
     def until(self, end: str, bits: str, place: int) -> tuple[str, int]:
-        """The texts of the codes from `place` to the one that ends in `end`, without it."""
+        """Return the joined texts from `place` to the first that ends in `end`, without `end`, and
+        the place of the next code.
+        """
         whole = ""
         while not whole.endswith(end):
             text, place = self.text(bits, place)
@@ -71,11 +75,11 @@ class Table:
 
 
 def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
-    """The file of these rows, read again. CheckFailed where it does not give them back."""
+    """Return the file of these rows. Raises CheckFailed where reading it does not return them."""
     shares, *texts = zip(*_parted(rows), strict=True)
     columns = [([*map(str, range(256))], [[share] for share in shares]), *map(_coded, texts)]
     tables = [_table(texts, parts) for texts, parts in columns]
-    # a block is found by halves, then read from its start
+    # a block is found by binary search, then read from its start
     blocks = []
     for start in range(0, len(rows), BLOCK_ROWS):
         parts = zip(*(column[1][start : start + BLOCK_ROWS] for column in columns), strict=True)
@@ -102,7 +106,9 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
 
 
 def _table(texts: Sequence[str], parts: Sequence[Sequence[int]]) -> tuple[Table, dict[int, str]]:
-    """Huffman's code (1952) of the numbers that `parts` hold, each number's text and its bits."""
+    """Return Huffman's code (1952) of the numbers in `parts` as a table, and the bits of each
+    number.
+    """
     counts = Counter(chain.from_iterable(parts))
     codes, lengths = sorted(counts), dict.fromkeys(counts, 0)
     # the two rarest groups become one, and every code in it a bit longer
@@ -120,7 +126,7 @@ def _table(texts: Sequence[str], parts: Sequence[Sequence[int]]) -> tuple[Table,
 
 
 def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
-    """Shared characters, the rest of the word, the rest of what is said."""
+    """Return of each row the share, the rest of the word, and the rest of the entry."""
     for place, (before, row) in enumerate(pairwise([("", ""), *rows])):
         word, reading = row
         one = two = 0
@@ -133,8 +139,8 @@ def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
 
 
 def _coded(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
-    """The text of each code, and every text in codes: in a sample the most frequent pair becomes a
-    code until no code is left.
+    """Return the text of each code, and every text as codes. By byte-pair encoding: the most
+    frequent pair of a sample becomes a code until CODES are used.
     """
     symbols, end = sorted({*"".join(texts)}), texts[0][-1]
     codes = list(symbols)
@@ -158,7 +164,7 @@ def _coded(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
 
 
 def _joined(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
-    """Every `left` with a `right` behind it as one `code`; of three alike the first two."""
+    """Replace every `left` that `right` follows by `code`; of three alike the first two."""
     places = np.flatnonzero((content[:-1] == left) & (content[1:] == right))
     if left == right:
         # of each run of neighbouring places every second one
@@ -169,7 +175,7 @@ def _joined(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray
 
 
 def rows_of(content: bytes) -> Iterator[tuple[str, str]]:
-    """Every word with what is said of it, as a port reads them. Raises InputError for another
+    """Return every word with its entry, read as a port reads them. Raises InputError for another
     format.
     """
     form, size, count = struct.unpack_from("<III", content, 4)

