@@ -60,7 +60,7 @@ def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Prof
     # What the statistics are measured over is run whole; only what is longer runs in windows.
     if frames <= frames_of(programs[UTTERANCE].all_shapes()[-1]):
         return [run(DECODER, frames), run(UTTERANCE, frames)]
-    from kokoro_ane.vocoder.streaming.windows import fixed_windows
+    from kokoro_ane.vocoder.streaming.streaming_package import fixed_windows
 
     sizes = tuple(frames_of(shapes) for shapes in programs[WINDOW].all_shapes())
     windows = Counter(window.frames for window in fixed_windows(frames, sizes, early=False))

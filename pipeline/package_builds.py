@@ -96,11 +96,12 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
     elif options.layout in STREAMED:
         stage = _streaming_stage(options, opened)
     else:
-        from kokoro_ane.vocoder.layouts import layout_named
+        from kokoro_ane.vocoder.decoder import Vocoder
+        from kokoro_ane.vocoder.layouts import PaddedLayout
 
         stage = vocoder_stage(
             opened(),
-            layout_named(options.layout),
+            PaddedLayout.of(options.layout, Vocoder.of(opened())),
             options.buckets or PADDED_BUCKETS,
             options.precision,
             options.target or PADDED_TARGET,

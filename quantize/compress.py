@@ -51,7 +51,7 @@ from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight
 from kokoro_ane.quantize.streaming_level import streaming_stage
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import layout_recorded
+from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
@@ -429,6 +429,6 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
             parent.target,
             parent.layout,
         )
-    layout = layout_recorded(parent.layout, parent.outputs)
+    layout = PaddedLayout.recorded(parent.layout, parent.outputs)
     speech = check_speech(checkpoint, layout.check_frames(parent.buckets))
     return VocoderStage(checkpoint, layout, parent.buckets, parent.precision, parent.target, speech)

@@ -30,7 +30,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, level_name, package_name
 from kokoro_ane.core.staging import there
 from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
-from kokoro_ane.vocoder.streaming.statistics_file import fit_command, statistics_file
+from kokoro_ane.vocoder.streaming.norm_statistics import fit_command, statistics_file
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint

@@ -132,7 +132,7 @@ class Residuals:
         """Render the clip as one measured utterance at exact length."""
         for parts in (self.means, self.powers, self.products):
             parts.clear()
-        exact = Lengths((clip.frames,), (clip.frames,), self.chain.lengths.windows)
+        exact = Lengths((clip.frames,), (clip.frames,), self.chain.lengths.window)
         replace(self.chain, lengths=exact).render(clip)
         # norms are called in the order of the predictor's rows
         measured = torch.cat([*self.means, *self.powers])

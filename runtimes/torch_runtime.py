@@ -38,9 +38,8 @@ from kokoro_ane.vocoder.packing import (
 )
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
-from kokoro_ane.vocoder.streaming.streaming_layers import FORMS
-from kokoro_ane.vocoder.streaming.streaming_model import SecondStage, Told
-from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, MEASURED, windows
+from kokoro_ane.vocoder.streaming.streaming_model import Folding, GivenNorms, SecondStage
+from kokoro_ane.vocoder.streaming.streaming_package import FIRST, LONGEST, MEASURED, windows
 
 
 class EagerBackend:
@@ -81,16 +80,15 @@ class StreamingBackend:
         self,
         vocoder: Vocoder,
         predictor: StatisticsPredictor,
-        hidden_dim: int,
         measured: int = MEASURED,
         *,
         layout: str = STREAMING,
     ) -> None:
         self.source = vocoder.generator.m_source.host
         self.eager, self.measured = EagerVocoder(vocoder), measured
-        form = FORMS[layout]()
-        self.decoder = DecoderFunction(vocoder, predictor, hidden_dim, form).eval()
-        second = SecondStage(vocoder, predictor.centres, form).eval()
+        folding = Folding.of(vocoder, predictor.centres, layout)
+        self.decoder = DecoderFunction(vocoder, predictor, folding).eval()
+        second = SecondStage(vocoder, folding).eval()
         self.second = second.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
@@ -117,7 +115,7 @@ class StreamingBackend:
         longest: int = LONGEST,
     ) -> Iterator[Tensor]:
         """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of
-        windows (vocoder.streaming.windows).
+        windows (vocoder.streaming.streaming_package).
         """
         features, style = torch.as_tensor(features), torch.as_tensor(style)
         *parts, rows = features.split(self.decoder.sizes, dim=1)
@@ -145,7 +143,7 @@ class StreamingBackend:
             shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
             columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]
             # Each window takes the affines from the first norm on.
-            affine_rows = Told(affine, self.second.sizes)
+            affine_rows = GivenNorms(affine, self.second.sizes)
             samples = self.second(
                 last_channels(shown), last_channels(columns), affine_rows
             ).flatten()
@@ -158,10 +156,12 @@ class StreamingBackend:
 def open_chain(request: Request) -> Opened:
     """The two models of the checkpoint: runtimes.registry."""
     checkpoint, made_of = request.checkpoint, {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
-    vocoder, hidden_dim = Vocoder.of(checkpoint), checkpoint.config.hidden_dim
+    vocoder = Vocoder.of(checkpoint)
     if request.layout not in STREAMED:
-        return Opened(torch_encoder(checkpoint), EagerBackend(vocoder, hidden_dim), made_of)
+        return Opened(
+            torch_encoder(checkpoint), EagerBackend(vocoder, checkpoint.config.hidden_dim), made_of
+        )
     predictor = predictor_of(checkpoint)
-    backend = StreamingBackend(vocoder, predictor, hidden_dim, layout=request.layout)
+    backend = StreamingBackend(vocoder, predictor, layout=request.layout)
     made_of["statistics"] = predictor.sha256
     return Opened(torch_encoder(checkpoint), backend, made_of, predictor.voices)

@@ -518,9 +518,9 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import (
         load_predictor,
+        predictor_path,
         save_predictor,
     )
-    from kokoro_ane.vocoder.streaming.statistics_file import predictor_path
     from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 
     checkpoint = open_checkpoint(options.checkpoint)

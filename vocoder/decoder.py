@@ -41,9 +41,9 @@ from kokoro_ane.core.layers import (
 from kokoro_ane.vocoder.source import BINS, HarmonicSource, hann, synthesis
 
 STAGE_SLOPE, POST_SLOPE = 0.1, 0.01  # upstream uses leaky_relu's default slope before conv_post
-# AdaIN's scales by what real Kokoro shows there. The spectrum's branch begins with deviations from
-# 0.0024, whose squares fp16 hardly holds; its convolutions and the trunk peak at 30 and 218, and
-# 256 squared is infinite.
+# AdaIN's scales, chosen by the values of real Kokoro. The spectrum's branch begins with deviations
+# from 0.0024, whose squares fp16 hardly holds; its convolutions and the trunk peak at 30 and 218,
+# and 256 squared is infinite.
 QUIET_SCALE, PLAIN_SCALE, LOUD_SCALE = 8.0, 1.0, 0.25
 
 
@@ -75,8 +75,8 @@ class InverseStft(nn.Module):
 
 
 class AdaINResBlock1(nn.Module):
-    """Three residual pairs of (AdaIN, Snake, convolution), the first of each pair dilated.
-    `scales`: of the norms of a pair.
+    """Three residual pairs of (AdaIN, Snake, convolution); the first convolution of each pair is
+    dilated. `scales` are those of a pair's two norms.
     """
 
     def __init__(
@@ -103,16 +103,9 @@ class AdaINResBlock1(nn.Module):
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """x [B, C, 1, S] -> the same shape."""
-        pairs = zip(
-            self.convs1,
-            self.convs2,
-            self.adain1,
-            self.adain2,
-            self.alpha1,
-            self.alpha2,
-            strict=True,
-        )
-        for conv1, conv2, norm1, norm2, snake1, snake2 in pairs:
+        first = zip(self.adain1, self.alpha1, self.convs1, strict=True)
+        second = zip(self.adain2, self.alpha2, self.convs2, strict=True)
+        for (norm1, snake1, conv1), (norm2, snake2, conv2) in zip(first, second, strict=True):
             h = conv1(masked(snake1(norm1(x, style, mask)), mask))
             h = conv2(masked(snake2(norm2(h, style, mask)), mask))
             x = h + x
@@ -130,7 +123,7 @@ class SourceLayer(nn.Module):
 
     @property
     def host(self) -> HarmonicSource:
-        """For NumPy."""
+        """The source in NumPy."""
         return HarmonicSource(
             self.l_linear.weight.detach().numpy().reshape(HARMONICS),
             float(self.l_linear.bias.detach()),
@@ -145,7 +138,7 @@ class SourceLayer(nn.Module):
 
 class Generator(nn.Module):
     """Responsibilities: 1. two upsampling stages that mix in the harmonic spectrum; 2. the fp32
-    tail. The source is outside.
+    tail. The source is not part of the graph.
     """
 
     def __init__(self, config: KokoroConfig) -> None:
@@ -164,25 +157,18 @@ class Generator(nn.Module):
             self.ups.append(
                 ConvTranspose(widths[i], width, kernel, stride=rate, padding=(kernel - rate) // 2)
             )
-            # spectrum columns to one step of this stage
+            # spectrum columns to one step of this stage: 1 in the last one
             stride = math.prod(net.upsample_rates[i + 1 :])
             last = i + 1 == len(net.upsample_rates)
+            taps, reach = (1, 0) if last else (2 * stride, (stride + 1) // 2)
             self.noise_convs.append(
-                Conv(SPECTRUM_CHANNELS, width, 1, weight_norm=False)
-                if last
-                else Conv(
-                    SPECTRUM_CHANNELS,
-                    width,
-                    2 * stride,
-                    stride=stride,
-                    padding=(stride + 1) // 2,
-                    weight_norm=False,
+                Conv(
+                    SPECTRUM_CHANNELS, width, taps, stride=stride, padding=reach, weight_norm=False
                 )
             )
+            source_kernel, scales = 11 if last else 7, (QUIET_SCALE, PLAIN_SCALE)
             self.noise_res.append(
-                AdaINResBlock1(
-                    width, 11 if last else 7, (1, 3, 5), style_dim, (QUIET_SCALE, PLAIN_SCALE)
-                )
+                AdaINResBlock1(width, source_kernel, (1, 3, 5), style_dim, scales)
             )
             for k, d in zip(net.resblock_kernel_sizes, net.resblock_dilation_sizes, strict=True):
                 self.resblocks.append(AdaINResBlock1(width, k, d, style_dim))
@@ -195,20 +181,17 @@ class Generator(nn.Module):
         """x [B, C, 1, 2F], spectrum [B, 22, 1, 120F + 1], mask at rate 2F -> waveform [B, 1, 1,
         600F].
         """
-        masks = self._stage_masks(mask)
-        # [B, 22, 1, 120F + 1]
-        x = self.conv_post(self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))
-        return self.stft(x, masks[-1])
+        x, mask = self.trunk(x, style, spectrum, mask)
+        x = self.conv_post(x.to(self.conv_post.weight.dtype))  # [B, 22, 1, 120F + 1]
+        return self.stft(x, mask)
 
-    def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
-        """What forward computes before conv_post: [B, C, 1, 120F + 1]. The tail behind it may run
-        on the host (vocoder/host_tail.py).
+    def trunk(
+        self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None
+    ) -> tuple[Tensor, Mask | None]:
+        """What conv_post reads, [B, C, 1, 120F + 1], and its mask. The tail behind it may run on
+        the host (vocoder/layouts.py).
         """
-        return self._trunk(x, style, spectrum, self._stage_masks(mask))
-
-    def _trunk(
-        self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]
-    ) -> Tensor:
+        masks = self._stage_masks(mask)
         spectrum = masked(spectrum, masks[-1])
         for i, mask in enumerate(masks):
             x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [B, C / 2, 1, rate * S]
@@ -217,7 +200,7 @@ class Generator(nn.Module):
             source = self.noise_res[i](masked(self.noise_convs[i](spectrum), mask), style, mask)
             x = masked(x + source, mask)
             x = masked(self._averaged_blocks(i, x, style, mask), mask)
-        return F.leaky_relu(x, POST_SLOPE)
+        return F.leaky_relu(x, POST_SLOPE), masks[-1]
 
     def _averaged_blocks(self, stage: int, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """Mean of the stage's parallel residual blocks."""
@@ -243,8 +226,8 @@ class Generator(nn.Module):
 
 
 class Vocoder(nn.Module):
-    """Responsibilities: 1. mix text, pitch and energy at the frame rate; 2. hand them to the
-    generator. Upstream's keys.
+    """Responsibilities: 1. mix text, pitch and energy at the frame rate; 2. pass them to the
+    generator. It has upstream's keys.
     """
 
     def __init__(self, config: KokoroConfig) -> None:
@@ -288,8 +271,8 @@ class Vocoder(nn.Module):
         """One utterance or a batch of equal length; `mask=None` means no padding.
 
         Shapes: asr [B, hidden, 1, F]; f0 (Hz) and energy [B, 1, 1, 2F]; style [B, style_dim, 1, 1];
-        spectrum [B, 22, 1, 120F + 1]; mask at rate F. Returns [B, 1, 1, 600F] at 24 kHz; beyond the
-        mask the samples mean nothing and are cut by the caller.
+        spectrum [B, 22, 1, 120F + 1]; mask at rate F. Returns [B, 1, 1, 600F] at 24 kHz. Samples
+        beyond the mask mean nothing, and the caller cuts them off.
         """
         return self.generator(*self.decoded(asr, f0, energy, style, spectrum, mask))
 
@@ -302,7 +285,7 @@ class Vocoder(nn.Module):
         spectrum: Tensor,
         mask: Mask | None,
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None]:
-        """What the generator reads."""
+        """The arguments of the generator: x [B, C, 1, 2F], style, spectrum, the mask at rate 2F."""
         double = mask.upsampled(2) if mask is not None else None
         asr = masked(asr, mask)
         f0 = masked(self.F0_conv(masked(f0, double)), mask)  # [B, 1, 1, F]
@@ -316,9 +299,7 @@ class Vocoder(nn.Module):
 
 def unpack(features: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
     """features [1, channels, 1, B + 1] -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask
-    [1, 1, 1, B], the spectrum.
-
-    The spectrum is [1, 22, 1, 120B + 1].
+    [1, 1, 1, B], spectrum [1, 22, 1, 120B + 1].
     """
     *parts, spectrum = features.split(sizes, dim=1)
     # [1, 22, 1, 120B + 1]
@@ -359,9 +340,9 @@ class PackedTrunk(PackedVocoder):
     """The exported graph of a host tail: it ends before conv_post."""
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """Takes what PackedVocoder takes -> trunk [1, C, 1, 120B + 1], 0 beyond the mask; the host
-        cuts it at 120F + 1.
+        """PackedVocoder's inputs -> trunk [1, C, 1, 120B + 1], 0 beyond the mask; the host cuts it
+        at 120F + 1.
         """
         asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
         decoded = self.vocoder.decoded(asr, f0, energy, style, spectrum, Mask.of(mask))
-        return self.vocoder.generator.trunk(*decoded)
+        return self.vocoder.generator.trunk(*decoded)[0]

@@ -65,7 +65,7 @@ def folded(
     if bias is not None:
         stored = nn.Parameter(bias.to(weight.dtype), requires_grad=False)
         # Zeros are left out: a package stores equal constants once, and layers lose their names.
-        copied.bias = stored if bias.any() else None
+        copied.register_parameter("bias", stored if bias.any() else None)
     return copied
 
 

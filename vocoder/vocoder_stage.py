@@ -1,10 +1,11 @@
-"""The vocoder as a Stage, in a layout of one function: one flexible input, fp32 tail, its program's
-promises, checks, contract.
+"""The vocoder as a Stage, in a layout of one function: one flexible input, an fp32 tail, the
+promises of its program, its checks and its contract.
 
-    stage = VocoderStage(checkpoint, layout_named("padded"), (180, 240), "fp16", "iOS17", speech)
+    layout = PaddedLayout()
+    stage = VocoderStage(checkpoint, layout, (180, 240), "fp16", "iOS17", speech)
     (manifest,) = build(stage, Path("build"))
 
-A package is held to three figures: its samples are PyTorch's; in exact arithmetic padding changes
+A package has to reach three figures: its samples are PyTorch's; in exact arithmetic padding changes
 nothing; fp16's noise does not grow with the bucket.
 """
 
@@ -20,6 +21,7 @@ from kokoro_ane.core.builder import CheckpointStage, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, computing, require, snr_db
 from kokoro_ane.core.contract import (
+    DECODER,
     FEATURES,
     FRAME_SAMPLES,
     HOP_SAMPLES,
@@ -28,12 +30,14 @@ from kokoro_ane.core.contract import (
     STYLE,
     VOCODER_NAME,
     WAVEFORM,
+    WINDOW,
+    PackedLayout,
     bucket_for,
 )
 from kokoro_ane.core.export import Function, TensorType
 from kokoro_ane.core.manifest import level_name
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import PaddedLayout
+from kokoro_ane.vocoder.layouts import PaddedLayout, features_contract
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference, run_program
 from kokoro_ane.vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
@@ -49,25 +53,14 @@ NOISE_FLOOR = 1e-10  # power of a frame's error below which it is silence, -100 
 MAX_CHECK_FRAMES = 480
 TAIL_MODULES = ("conv_post", "stft")  # kept in fp32: the ear hears exp and phase errors first
 FORBIDDEN = (
-    "linear",
-    "matmul",
-    "transpose",
-    "gather",
-    "gather_nd",
-    "gather_along_axis",
-    "scatter",
-    "scatter_nd",
-    "scatter_along_axis",
-    "shape",
-    "random_normal",
-    "random_uniform",
-    "random_bernoulli",
-    "random_categorical",
-    "mod",
-    "lstm",
-    "crop",
-    "cond",
-    "while_loop",
+    *("linear", "matmul", "transpose", "gather", "gather_nd", "gather_along_axis"),
+    *("scatter", "scatter_nd", "scatter_along_axis", "shape", "mod", "lstm", "crop"),
+    *("random_normal", "random_uniform", "random_bernoulli", "random_categorical"),
+    *("cond", "while_loop"),
+)
+OVER_TIME = (
+    *("reduce_mean", "reduce_sum", "reduce_sum_square", "reduce_l2_norm", "reduce_max"),
+    *("cumsum", "instance_norm"),
 )
 
 
@@ -79,6 +72,11 @@ def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(
         sorted({min(fitting, key=lambda b: abs(b - frames * factor)) for factor in (1, 3, 10)})
     )
+
+
+def snr_check(name: str, reference: np.ndarray, other: np.ndarray, limit_db: float) -> Check:
+    """The SNR of `other`, which has to reach `limit_db`."""
+    return Check(name, min(snr_db(reference, other), EQUAL_DB), limit_db, at_least=True)
 
 
 def fill_figures(
@@ -97,17 +95,14 @@ def fill_figures(
         where = f"{frames} frames in bucket {bucket} ({frames / bucket:.0%} full)"
         rendered, plain = rendered_in(bucket), exact_in(bucket)
         noise = noise_levels_db(rendered - plain)
-        value = snr_db(reference, rendered)
-        figures.append(
-            Check(f"SNR against PyTorch, {where}", value, LIMIT_SNR_DB[precision], at_least=True)
-        )
+        name = f"SNR against PyTorch, {where}"
+        figures.append(snr_check(name, reference, rendered, LIMIT_SNR_DB[precision]))
         # The tightest bucket is what the longer ones are compared with.
         if not len(tight):
             tight, tight_noise = plain, noise
             continue
         name = f"padding, exact arithmetic, bucket {bucket} against {buckets[0]}"
-        value = min(snr_db(tight, plain), EQUAL_DB)
-        figures.append(Check(name, value, LIMIT_PADDING_DB, at_least=True))
+        figures.append(snr_check(name, tight, plain, LIMIT_PADDING_DB))
         if precision == "fp16":
             name = f"fp16's noise, bucket {bucket} over {buckets[0]}"
             value = float((noise - tight_noise).mean())
@@ -123,51 +118,51 @@ def noise_levels_db(error: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class VocoderFacts(ProgramFacts):
-    """Also the ranks, and where fp16 ends and the fp32 tail begins."""
+    """Also the ranks, how many operations reduce over time, and where fp32 is."""
 
     not_rank_4: int
+    over_time: int
     fp32_outside_tail: tuple[str, ...]
     fp16_inside_tail: tuple[str, ...]
     tail_operations: int
 
     @classmethod
-    def of(
-        cls, program: Program, flexible: str = FEATURES, forbidden: tuple[str, ...] = FORBIDDEN
-    ) -> "VocoderFacts":
-        """Walk the program. The tail is conv_post (the convolution that feeds exp), all that is
-        computed from it, and the envelope.
+    def read(cls, program: Program, name: str = MAIN) -> "VocoderFacts":
+        """Walk the function of that name. The tail of the function `decoder` are its fp32 values of
+        one column; `tail_values` says what it is of any other.
         """
         operations = computing(program)
-        tail = _tail(operations)
         floats = [(op, value) for op in operations for value in op.outputs if value.dtype.is_float]
+        wide = [(op, value) for op, value in floats if value.dtype.name == "fp32"]
+        tail = tail_values(operations)
+        if name == DECODER:
+            tail = {value.name for _, value in wide if value.shape[2:] == (1, 1)}
+        inside = [(op, value) for op, value in floats if value.name in tail]
         return cls(
-            **vars(ProgramFacts.of(program, flexible, forbidden)),
+            **vars(ProgramFacts.of(program, FEATURES, FORBIDDEN)),
             not_rank_4=sum(len(value.shape) != 4 for _, value in floats),
-            fp32_outside_tail=tuple(
-                op.name
-                for op, value in floats
-                if value.dtype.name == "fp32" and op.name not in tail
-            ),
-            fp16_inside_tail=tuple(
-                op.name for op, value in floats if value.dtype.name == "fp16" and op.name in tail
-            ),
-            tail_operations=len(tail),
+            over_time=sum(_is_over_time(op, program) for op in operations),
+            fp32_outside_tail=tuple(op.name for op, value in wide if value.name not in tail),
+            fp16_inside_tail=tuple(op.name for op, value in inside if value.dtype.name == "fp16"),
+            tail_operations=len({op.name for op, _ in inside}),
         )
 
-    def require(self, precision: str, buckets: int) -> None:
-        """Raise CheckFailed naming the first promise that is broken."""
+    def require(self, precision: str, buckets: int, name: str = MAIN) -> None:
+        """Raise CheckFailed naming the first promise that the function breaks."""
         tail_promises = {
             f"{self.not_rank_4} tensors are not of rank 4": not self.not_rank_4,
             f"fp16 inside the fp32 tail: {self.fp16_inside_tail[:3]}": not self.fp16_inside_tail,
             f"fp32 outside the tail: {self.fp32_outside_tail[:3]}": precision == "fp32"
             or not self.fp32_outside_tail,
+            f"{self.over_time} operations reduce over time": name != WINDOW or not self.over_time,
         }
-        require(self.promises(precision, buckets) | tail_promises, "the program")
+        where = "the program" if name == MAIN else f"function {name}"
+        require(self.promises(precision, buckets) | tail_promises, where)
 
 
-def _tail(operations: list[Operation]) -> set[str]:
-    """Names of tail operations: conv_post, all that is computed from it, and fp32 operations that
-    only these read (casts, envelope).
+def tail_values(operations: list[Operation]) -> set[str]:
+    """Names of the tail's values: of conv_post, which is the convolution that feeds exp, of all
+    that is computed from it, and fp32 values that only the tail reads (casts, envelope).
     """
     producer = {value.name: op for op in operations for value in op.outputs}
     # the last one: scales that vary over time have exponentials, too
@@ -177,24 +172,20 @@ def _tail(operations: list[Operation]) -> set[str]:
     # Back from exp to the convolution that feeds it.
     while conv_post.op_type != "conv":
         conv_post = next(producer[name] for name in _sources(conv_post) if name in producer)
-    tail = {conv_post.name}
+    tail = {value.name for value in conv_post.outputs}
     # Forward: all that is computed from it.
     for op in operations:
-        if any(name in producer and producer[name].name in tail for name in _sources(op)):
-            tail.add(op.name)
-    read_by: dict[str, list[Operation]] = {}
-    for op in operations:
-        for name in _sources(op):
-            read_by.setdefault(name, []).append(op)
+        if tail.intersection(_sources(op)):
+            tail |= {value.name for value in op.outputs}
     # Backward: casts and the envelope, which nothing else reads.
+    read = {name for op in operations for name in _sources(op)}
+    read_outside: set[str] = set()
     for op in reversed(operations):
-        readers = [reader for value in op.outputs for reader in read_by.get(value.name, ())]
-        if (
-            readers
-            and op.outputs[0].dtype.name == "fp32"
-            and all(reader.name in tail for reader in readers)
-        ):
-            tail.add(op.name)
+        results = {value.name for value in op.outputs}
+        if op.outputs[0].dtype.name == "fp32" and results & (read - read_outside):
+            tail |= results
+        if not results & tail:
+            read_outside.update(_sources(op))
     return tail
 
 
@@ -202,14 +193,23 @@ def _sources(op: Operation) -> list[str]:
     return [name for names in op.inputs.values() for name in names]
 
 
+def _is_over_time(op: Operation, program: Program) -> bool:
+    """Whether an operation reduces over columns; a scale's maximum over channels does not."""
+    if op.op_type not in OVER_TIME or "axes" not in op.inputs:
+        return op.op_type in OVER_TIME
+    axes = np.ravel(np.asarray(program.constant(op.inputs["axes"][0])))
+    return bool({3, -1} & set(axes.tolist()))
+
+
 class CheckedVocoder(CheckpointStage):
     """What the vocoder's stages have in common, whatever the layout."""
 
+    # a vocoder that renders the same as the checkpoint's, prepared for int8 inputs
     balanced: Vocoder | None
 
     @cached_property
     def vocoder(self) -> Vocoder:
-        """The checkpoint's in PyTorch, or one that renders the same."""
+        """The vocoder that is converted, in PyTorch."""
         return self.balanced or Vocoder.of(self.checkpoint)
 
     @property
@@ -232,7 +232,7 @@ class CheckedVocoder(CheckpointStage):
 
 @dataclass(frozen=True, eq=False)
 class VocoderStage(CheckedVocoder):
-    """A core.builder.PackageStage of one function. `speech` is what the package is checked with."""
+    """A core.builder.PackageStage of one function. The package is checked with `speech`."""
 
     checkpoint: Checkpoint
     layout: PaddedLayout
@@ -240,7 +240,6 @@ class VocoderStage(CheckedVocoder):
     precision: str
     target: str
     speech: VocoderInputs
-    # the checkpoint's vocoder with its channels balanced, ready for int8 inputs
     balanced: Vocoder | None = None
 
     @cached_property
@@ -250,9 +249,8 @@ class VocoderStage(CheckedVocoder):
 
     def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
         """The speech by a package's functions."""
-        return run_program(
-            programs[MAIN], self.layout, self.speech, bucket_for(self.speech.frames, self.buckets)
-        )
+        bucket = bucket_for(self.speech.frames, self.buckets)
+        return run_program(programs[MAIN], self.layout, self.speech, bucket)
 
     def parts(self) -> tuple[Part, ...]:
         """One package of one function."""
@@ -262,7 +260,8 @@ class VocoderStage(CheckedVocoder):
     def function(self, name: str = MAIN) -> Function:
         """Features [1, channels, 1, bucket + 1] and style [1, style_dim, 1, 1] to the output."""
         config, dtype = self.checkpoint.config, np.dtype(self.dtype).type
-        shapes = self.layout.shapes(self.buckets, config.hidden_dim)
+        rows = PackedLayout(config.hidden_dim).channels
+        shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets)
         style = (1, config.style_dim, 1, 1)
         output_dtype = np.dtype(self.layout.output_dtype(self.precision)).type
         return Function(
@@ -275,18 +274,17 @@ class VocoderStage(CheckedVocoder):
 
     def facts(self, name: str, program: Program) -> VocoderFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise."""
-        facts = VocoderFacts.of(program)
+        facts = VocoderFacts.read(program)
         facts.require(self.precision, len(self.buckets))
         return facts
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The waveform of the speech at several fills of the buckets that hold it."""
-        layout, program = self.layout.with_tail_of(self.vocoder), programs[MAIN]
-        exact = Program(program.path, precision="exact")
+        exact = Program(programs[MAIN].path, precision="exact")
         holding = tuple(bucket for bucket in self.buckets if bucket >= self.speech.frames)
         return fill_figures(
-            lambda bucket: run_program(program, layout, self.speech, bucket),
-            lambda bucket: run_program(exact, layout, self.speech, bucket),
+            lambda bucket: run_program(programs[MAIN], self.layout, self.speech, bucket),
+            lambda bucket: run_program(exact, self.layout, self.speech, bucket),
             render_reference(self.vocoder, self.speech),
             check_buckets_of(self.speech.frames, holding),
             self.precision,
@@ -294,23 +292,22 @@ class VocoderStage(CheckedVocoder):
 
     def contract(self, part: Part) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
-        features = self.layout.features_contract(self.checkpoint.config.hidden_dim)
-        output = self.layout.with_tail_of(self.vocoder).output_contract()
+        features = features_contract(self.checkpoint.config.hidden_dim) | {"dtype": self.dtype}
         hop = 1 if self.layout.output == WAVEFORM else HOP_SAMPLES
-        output |= {
+        output = self.layout.output_contract() | {
             "dtype": self.layout.output_dtype(self.precision),
             "rate_hz": SAMPLE_RATE_HZ // hop,
         }
         return self.provenance() | {
             "layout": self.layout.name,
             "buckets": self.buckets,
-            "inputs": {FEATURES: features | {"dtype": self.dtype}, STYLE: self.style_contract()},
+            "inputs": {FEATURES: features, STYLE: self.style_contract()},
             "outputs": {self.layout.output: output},
         }
 
 
 def source_contract(vocoder: Vocoder) -> dict[str, Any]:
-    """The harmonic source's ten weights and constants: it runs on the host."""
+    """The harmonic source's ten weights and constants, for the manifest."""
     merge = vocoder.generator.m_source.l_linear
     return {
         "weights": merge.weight.detach().flatten().tolist(),

@@ -66,7 +66,7 @@ from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
-from kokoro_ane.vocoder.streaming.streaming_stage import FUNCTIONS
+from kokoro_ane.vocoder.streaming.streaming_stage import SIGNATURES
 
 if TYPE_CHECKING:
     import onnx
@@ -180,7 +180,7 @@ def written_folder(level: Level, checkpoint: Checkpoint, path: Path) -> dict[str
     path.mkdir()
     prepared = level.prepared(Vocoder.of(checkpoint))
     stage = integer_functions(OnnxStreamingStage.of(checkpoint, prepared), level)
-    for name in FUNCTIONS:
+    for name in SIGNATURES:
         write(stage.function(name), function_file(path, name))
     models = {file.stem: onnx.load(file) for file in files_in(path)}
     done = _done(level, nn.ModuleList(stage.modules.values()), models.values())

@@ -56,18 +56,14 @@ from kokoro_ane.vocoder.streaming.streaming_functions import (
     unpack_window,
     window_rows,
 )
-from kokoro_ane.vocoder.streaming.streaming_model import (
-    AffineConv,
-    Told,
-)
-from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
+from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, GivenNorms
+from kokoro_ane.vocoder.streaming.streaming_package import MEASURED, SIZES, Lengths, StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import (
     CHECK_FRAMES,
-    FUNCTIONS,
     SHORT_FRAMES,
+    SIGNATURES,
     StreamingStage,
 )
-from kokoro_ane.vocoder.streaming.windows import MEASURED, SIZES
 
 
 class MeasuringConv(AffineConv):
@@ -75,7 +71,7 @@ class MeasuringConv(AffineConv):
     and shift.
     """
 
-    def forward(self, x: Tensor, affines: Told) -> Tensor:
+    def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
         """See AffineConv."""
         return super().forward(F.instance_norm(x, eps=NORM_EPSILON), affines)
 
@@ -85,7 +81,7 @@ class WholeDecoder(DecoderFunction):
 
     def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """See DecoderFunction."""
-        return self.generator(frames, steps, Told(affine, self.generator.sizes))
+        return self.generator(frames, steps, GivenNorms(affine, self.generator.sizes))
 
 
 class WholeUtterance(UtteranceFunction):
@@ -96,7 +92,7 @@ class WholeUtterance(UtteranceFunction):
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """See UtteranceFunction."""
         entering, spectrum, _ = features.split((*window_rows(self.generator.channels), 1), dim=1)
-        affines = Told(style_affine, self.generator.sizes)
+        affines = GivenNorms(style_affine, self.generator.sizes)
         return self.generator(*unpack_window(entering, spectrum), affines)
 
 
@@ -163,7 +159,7 @@ class OnnxStreamingStage(PortableStage):
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
         file = self.file_of(VOCODER_NAME, STREAMING)
-        return (Part(VOCODER_NAME, file, {function: function for function in FUNCTIONS}),)
+        return (Part(VOCODER_NAME, file, {function: function for function in SIGNATURES}),)
 
     @cached_property
     def modules(self) -> dict[str, nn.Module]:
@@ -177,10 +173,9 @@ class OnnxStreamingStage(PortableStage):
 
     def function(self, name: str) -> PortableFunction:
         """See PackageStage."""
-        inputs, outputs = self.twin.signature(name)
-        rows = self.twin.shapes(name)[0][1]
-        second = self.checkpoint.config.style_dim if name == DECODER else self.twin.rows
-        example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, second, 1, 1)
+        inputs, outputs = SIGNATURES[name]
+        rows, column = self.twin.channels_of(name)
+        example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, column, 1, 1)
         grows = {ENTERING: {3: "steps"}} if name == DECODER else {WAVEFORM: {3: "samples"}}
         return PortableFunction(
             self.modules[name],

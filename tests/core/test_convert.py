@@ -15,7 +15,7 @@ import torch
 
 from kokoro_ane.core.builder import BUILD_KEY, all_held, build
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.contract import FEATURES
+from kokoro_ane.core.contract import FEATURES, STYLE
 from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed
 from kokoro_ane.core.manifest import Manifest, package_sha256
 from kokoro_ane.g2p import g2p_stage
@@ -26,9 +26,8 @@ from kokoro_ane.g2p.neural import NeuralG2P
 from kokoro_ane.pipeline.build import main
 from kokoro_ane.quantize.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import excerpt
-from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_program
+from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
 from tests import builds
@@ -80,7 +79,7 @@ class TestVocoder:
 
     def test_program_facts(self, tiny_build):
         program = Program(tiny_build / f"{NAME}.mlpackage")
-        facts = VocoderFacts.of(program)
+        facts = VocoderFacts.read(program)
         facts.require("fp16", buckets=3)
         assert facts.forbidden == {}
         assert facts.not_rank_4 == 0
@@ -96,13 +95,9 @@ class TestVocoder:
             if value.is_floating_point() and not torch.equal(value.half().to(value.dtype), value):
                 finer.add(op_type)
 
-        run_program(
-            VocoderPackage(tiny_build / f"{NAME}.json").program,
-            PaddedLayout(),
-            speech,
-            40,
-            hook=hook,
-        )
+        package = VocoderPackage(tiny_build / f"{NAME}.json")
+        arrays = {FEATURES: package.pack(speech), STYLE: speech.style[:, :, None, None]}
+        package.program(arrays, hook=hook)
         assert {"exp", "cos"} <= finer
         assert not finer & {
             "leaky_relu",

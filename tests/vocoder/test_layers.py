@@ -23,8 +23,7 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_ane.vocoder.decoder import LOUD_SCALE, QUIET_SCALE, InverseStft, Vocoder
-from kokoro_ane.vocoder.host_tail import HostTail
-from kokoro_ane.vocoder.layouts import PaddedLayout
+from kokoro_ane.vocoder.layouts import HostTail, PaddedLayout
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.source import BINS, HarmonicSource, gaussian_noise, hann, sine_waves
 from kokoro_ane.vocoder.streaming.streaming_layers import (
@@ -32,7 +31,13 @@ from kokoro_ane.vocoder.streaming.streaming_layers import (
     PolynomialSnake,
     SineSnake,
 )
-from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, GeneratorNorm, Told, bias_of
+from kokoro_ane.vocoder.streaming.streaming_model import (
+    AffineConv,
+    Folding,
+    GeneratorNorm,
+    GivenNorms,
+    bias_of,
+)
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
 from tests.builds import once
@@ -130,10 +135,10 @@ def test_a_small_alpha_survives_an_engine_without_subnormals(form, alpha, monkey
 
     def rendered():
         given = (affine * norm.factor(form).repeat(2)).float().view(1, -1, 1, 1)
-        made = AffineConv(norm, conv, bias_of(conv) * 0, form, apart=False)
+        made = AffineConv(norm, conv, bias_of(conv) * 0, Folding({}, form))
         with Engine16():
-            rounded = made(x, Told(given, [8]))
-        return made(x, Told(given, [8])), rounded
+            rounded = made(x, GivenNorms(given, [8]))
+        return made(x, GivenNorms(given, [8])), rounded
 
     assert snr(*rendered()) > 50
     monkeypatch.setattr("kokoro_ane.vocoder.streaming.streaming_layers.SMALL", 0.0)
@@ -158,8 +163,7 @@ def test_a_small_alpha_stays_out_of_the_weights(alpha, apart):
         GeneratorNorm("", AdaIN1d(4, 8), snake_with(alpha)),
         conv,
         bias_of(conv),
-        SineSnake(),
-        apart=False,
+        Folding({}, SineSnake()),
     )
     kernels = made.conv.weight.abs().amax(dim=(0, 2, 3)) / conv.weight.abs().amax(dim=(0, 2, 3))
     assert (made.scale is not None) == apart
@@ -254,11 +258,11 @@ class TestHostTail:
             wanted = (
                 vocoder.generator.stft(vocoder.generator.conv_post(trunk), None).flatten().numpy()
             )
-        assert snr_db(wanted, HostTail.of(vocoder)(trunk[0, :, 0].numpy())) >= 115
+        assert snr_db(wanted, HostTail.of(vocoder)(trunk).numpy()) >= 115
         tail = HostTail.of(Vocoder.of(tiny_checkpoint))
         found = HostTail.recorded(json.loads(json.dumps(tail.described())))
-        assert np.array_equal(found.weight, tail.weight)
-        assert np.array_equal(found.bias, tail.bias)
+        assert torch.equal(found.weight, tail.weight)
+        assert torch.equal(found.bias, tail.bias)
 
     def test_the_layout_ends_before_conv_post(self):
         """The demo voice's widths, in exact arithmetic: the whole layout and the one with a host
@@ -268,7 +272,7 @@ class TestHostTail:
 
         checkpoint = open_checkpoint(str(DEMO_VOICE))
         vocoder, speech = Vocoder.of(checkpoint), check_speech(checkpoint, 140)
-        for layout in (PaddedLayout(), PaddedLayout(host_tail=True).with_tail_of(vocoder)):
+        for layout in (PaddedLayout(), PaddedLayout(HostTail.of(vocoder))):
             module = layout.module(vocoder, checkpoint.config.hidden_dim).eval()
             with torch.no_grad():
                 out = module(layout.pack(speech, 180), speech.style[:, :, None, None])
@@ -279,13 +283,13 @@ class TestHostTail:
     def test_the_package_has_no_fp32_and_gives_the_trunk(self, build):
         manifest = Manifest.load(build / "KokoroVocoder-tiny-host-fp16.json")
         program = Program(manifest.package_path)
-        facts = VocoderFacts.of(program)
+        facts = VocoderFacts.read(program)
         assert list(program.outputs) == list(manifest.outputs) == [TRUNK]
         assert manifest.outputs[TRUNK]["dtype"] == "float16"
         assert facts.tail_operations == 0
         assert facts.fp32_outside_tail == ()
         assert "exp" not in facts.operations
-        whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-padded-fp16.mlpackage"))
+        whole = VocoderFacts.read(Program(build / "KokoroVocoder-tiny-padded-fp16.mlpackage"))
         assert whole.tail_operations > 0
 
     def test_host_tail_against_the_tail_in_the_package(self, build, tiny_checkpoint):

@@ -33,13 +33,13 @@ from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import (
     load_predictor,
     predictor_of,
+    predictor_path,
     save_predictor,
 )
-from kokoro_ane.vocoder.streaming.statistics_file import predictor_path
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv, PhaseUp
-from kokoro_ane.vocoder.streaming.streaming_model import bias_of, stage_norms
-from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, windows
+from kokoro_ane.vocoder.streaming.streaming_model import Folding, bias_of, stage_norms
+from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, fixed_windows, windows
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
@@ -112,7 +112,7 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
     exact, predicted, average = (
         snr_db(
             reference,
-            StreamingBackend(vocoder, one, checkpoint.config.hidden_dim, measured=0).render(speech),
+            StreamingBackend(vocoder, one, measured=0).render(speech),
         )
         for one in (told(predictor, statistics), predictor, told(predictor, predictor.bias))
     )
@@ -120,7 +120,7 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
     assert exact > predicted + 50
     assert predicted > average + 2
     # 2 s: measured, whatever is told
-    short = StreamingBackend(vocoder, told(predictor, predictor.bias), checkpoint.config.hidden_dim)
+    short = StreamingBackend(vocoder, told(predictor, predictor.bias))
     assert snr_db(reference, short.render(speech)) > 100
 
 
@@ -130,7 +130,8 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
     predictor,
     measured,
 ):
-    decoder, seen = DecoderFunction(vocoder, predictor, speech.asr.shape[1]).eval(), []
+    folding = Folding.of(vocoder, predictor.centres)
+    decoder, seen = DecoderFunction(vocoder, predictor, folding).eval(), []
     # what the predictor is given, and what it gives
     for module, place in ((decoder.hidden.statistics, 0), (decoder.outer, 1)):
         module.register_forward_hook(
@@ -151,7 +152,7 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
 
 
 def test_any_cut_gives_the_same_samples(vocoder, checkpoint, speech, predictor):
-    backend = StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim, measured=0)
+    backend = StreamingBackend(vocoder, predictor, measured=0)
     given = backend.pack(speech), speech.style[:, :, None, None], speech.frames
     whole, *cut = (
         torch.cat(list(backend.pieces(*given, first, longest))).numpy()
@@ -160,7 +161,7 @@ def test_any_cut_gives_the_same_samples(vocoder, checkpoint, speech, predictor):
     assert all(snr_db(whole, other) > 100 for other in cut)
     assert len(list(backend.pieces(*given, 20, 40))) == len(windows(speech.frames, 20, 40)) >= 3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kokoro_ane.vocoder.streaming.windows.HALO", 0)
+        patch.setattr("kokoro_ane.vocoder.streaming.streaming_package.HALO", 0)
         assert snr_db(whole, torch.cat(list(backend.pieces(*given, 16, 33))).numpy()) < 90
 
 

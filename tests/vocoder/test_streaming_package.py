@@ -61,7 +61,7 @@ from kokoro_ane.runtimes.registry import RUNTIMES
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import excerpt, pack_utterance, unpacked_spectrum
 from kokoro_ane.vocoder.render import open_package, render_reference
-from kokoro_ane.vocoder.streaming import norm_statistics, statistics_file
+from kokoro_ane.vocoder.streaming import norm_statistics
 from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 from kokoro_ane.vocoder.streaming.streaming_package import (
     StreamingPackage,
@@ -91,7 +91,7 @@ def built(tmp_path_factory):
         few = f"--count 24 --altered 0 --landmarks 12 --rank 4 --data {out}/data --out {told}"
         assert fit([*given, *few.split()]) == 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(statistics_file, "DATA", out)
+            patch.setattr(norm_statistics, "DATA", out)
             for (layout, levels), flags in zip(MADE.items(), ([], ["--without-sine"]), strict=True):
                 lengths = ["--buckets", "40,128,280", "--out", str(out)]
                 assert build(["vocoder", *given, *flags, *lengths]) == 0
@@ -103,7 +103,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def own_predictor(built, monkeypatch):
-    monkeypatch.setattr(statistics_file, "DATA", built[1])
+    monkeypatch.setattr(norm_statistics, "DATA", built[1])
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
     assert structure[WINDOW]["over_time"] == 0 < structure[UTTERANCE]["over_time"]
     assert structure[WINDOW]["count"] <= 195
     assert structure[DECODER]["count"] <= 800
-    assert structure[DECODER]["wide_fp32"] == []
+    assert structure[DECODER]["fp32_outside_tail"] == []
     assert list(manifest.functions) == [
         DECODER,
         UTTERANCE,
@@ -438,7 +438,7 @@ def files(built, tmp_path_factory):
 
     def make(out):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(statistics_file, "DATA", built[1])
+            patch.setattr(norm_statistics, "DATA", built[1])
             patch.setattr(onnx_file, "are_exact", lambda: True)
             for stage in ("encoder", "vocoder"):
                 assert build([stage, *given, "--out", str(out)]) == 0
@@ -551,7 +551,7 @@ def test_what_cannot_have_the_default_layout_has_the_padded_one_and_says_so(
     monkeypatch.setattr(package_builds, "vocoder_stage", refuse)
     flags = f"vocoder --target iOS17 --checkpoint {checkpoint.folder} --out {tmp_path}"
     assert build(flags.split()) == 2
-    monkeypatch.setattr(statistics_file, "DATA", tmp_path)
+    monkeypatch.setattr(norm_statistics, "DATA", tmp_path)
     assert default_layout(checkpoint) == PADDED
     *lines, reached, fitted = capsys.readouterr().err.splitlines()
     assert lines == ["this runtime or target has no streaming layout: --layout padded"] * 3

@@ -1,15 +1,17 @@
-"""What the norms of the generator's second stage would measure, told before any of its samples is
-computed: a predictor fitted to a checkpoint, kept as arrays.
+"""The predictor of what the norms of the generator's second stage will measure, before any of its
+samples is computed: arrays that are fitted to a checkpoint, and where their file is.
 
     predictor = predictor_of(checkpoint)
     # [n, 2R]: means, then log variances, of inputs [n, D]; in a graph: streaming_functions.py
     statistics = predictor(inputs)
+    path = statistics_file(checkpoint)  # None: it has none, and no streaming layout
 
-AdaIN normalizes every channel over the utterance, so no sample is there before all of it is
-rendered. But the 24 means and variances of the second stage hang on what is known before: the
+AdaIN normalizes every channel over the utterance, so no sample is known before all of it is
+rendered. But the 24 means and variances of the second stage depend on what is known earlier: the
 moments of what that stage begins with (its upsampler's result and what that reads, its source
 convolution's result) and the style. The map from these is a radial basis network, solved by ridge
-regression on the checkpoint's own speech (`python -m training.fit_statistics`).
+regression on the checkpoint's own speech (`python -m training.fit_statistics`). PyTorch is not
+imported: a layout is chosen where only ONNX Runtime is installed, too.
 """
 
 import hashlib
@@ -19,36 +21,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.vocoder.streaming.statistics_file import fit_command, statistics_file
 
+DATA = Path(__file__).resolve().parents[1] / "data"
 FORMAT = 3  # 3: the second stage's, from what enters it
-INPUT_ARRAYS = ("mean", "scale", "axes", "landmarks", "squares", "width")
-ARRAYS = (*INPUT_ARRAYS, "hidden", "outer", "bias", "centres")
+ARRAYS = (
+    *("mean", "scale", "axes", "landmarks", "squares", "width"),
+    *("hidden", "outer", "bias", "centres"),
+)
 # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
 HALF = ("axes", "landmarks", "outer")
 
 
 @dataclass(frozen=True, eq=False)
 class StatisticsPredictor:
-    """The arrays of the map, float32. D inputs (pooled moments, then the style), m landmarks, k of
-    their principal axes, rank r, R channels of the second stage's norms.
+    """The arrays of the map, float32, for D inputs (pooled moments, then the style), m landmarks, k
+    of their principal axes, rank r, and R channels of the second stage's norms.
 
-    mean, scale [D]: of the inputs. axes [k, D]; landmarks [m, k]: scaled inputs of m sentences by
-    their places on the axes, since only their products with other inputs are needed; squares [m]:
-    of their lengths; width: of their bells. hidden [r, m], outer [2R, r], bias [2R]: means of those
-    norms, then their log variances. centres: the usual mean of each channel of all norms, the first
-    stage's before the second's, which biases take off. `checkpoint`: hash of the weights that it
-    was fitted to; `voices`: those that took part; `fitted`: how, and its held-out error.
+    mean, scale [D]: standardize the inputs. axes [k, D] and landmarks [m, k]: the scaled inputs of
+    m sentences, by their coordinates on the axes, since only their products with other inputs are
+    needed. squares [m]: their squared lengths; width: of the radial basis function. hidden [r, m],
+    outer [2R, r], bias [2R]: the map to means of those norms, then to their log variances. centres:
+    the usual mean of each channel of all norms, the first stage's before the second's, which biases
+    take off. checkpoint: the hash of the weights that it was fitted to; voices: those of its
+    sentences; fitted: how, and its held-out error.
     """
 
     mean: np.ndarray
@@ -66,7 +69,7 @@ class StatisticsPredictor:
     fitted: dict[str, Any]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        """Inputs [n, D] -> means and log variances [n, 2R], float64: for fitting and checks."""
+        """Inputs [n, D] -> means and log variances [n, 2R] in float64, for fitting and checks."""
         z = (inputs - self.mean) * self.scale
         products = z @ self.axes.T @ self.landmarks.T
         distance = np.square(z).sum(1)[:, None] + self.squares[None] - 2 * products
@@ -81,43 +84,27 @@ class StatisticsPredictor:
         return digest.hexdigest()
 
 
-class HiddenStatistics(nn.Module):
-    """The predictor up to its last product, as 1x1 convolutions in float32: how near the utterance
-    is to each landmark.
+def predictor_path(checkpoint: Checkpoint) -> Path:
+    """Where a predictor that the user fits to these weights is stored, in the user's cache."""
+    return cache_root() / "statistics" / f"{checkpoint.sha256[:16]}.npz"
+
+
+def statistics_file(checkpoint: Checkpoint) -> Path | None:
+    """The predictor that the user fitted, else the one in the checkpoint's folder, else the bundled
+    one; None where these weights have none.
     """
+    name = f"statistics-{checkpoint.sha256[:16]}.npz"
+    places = (predictor_path(checkpoint), checkpoint.folder / name, DATA / name)
+    return next((path for path in places if path.is_file()), None)
 
-    mean: Tensor
-    scale: Tensor
-    axes: Tensor
-    landmarks: Tensor
-    squares: Tensor
-    hidden: Tensor
 
-    def __init__(self, predictor: StatisticsPredictor) -> None:
-        super().__init__()
-        for name in ("mean", "scale"):
-            self.register_buffer(
-                name, torch.from_numpy(getattr(predictor, name)).float().view(1, -1, 1, 1)
-            )
-        for name in ("axes", "landmarks", "hidden"):
-            self.register_buffer(
-                name, torch.from_numpy(getattr(predictor, name)).float()[:, :, None, None]
-            )
-        self.register_buffer("squares", torch.from_numpy(predictor.squares).float())
-        self.width = float(predictor.width)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """inputs [1, D, 1, 1]: pooled moments, then the style -> [1, r, 1, 1]."""
-        z = (inputs - self.mean) * self.scale
-        places = F.conv2d(z, self.axes)  # [1, k, 1, 1]
-        # [1, m, 1, 1]
-        distance = F.conv2d(places, -2 * self.landmarks, self.squares)
-        distance = distance + z.square().sum(dim=1, keepdim=True)
-        return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
+def fit_command(checkpoint: Checkpoint) -> str:
+    """The command that fits a predictor, in a checkout."""
+    return f"python -m training.fit_statistics --checkpoint {checkpoint.source}"
 
 
 def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
-    """Write an .npz by rename: arrays in fp16 where the graph takes them so."""
+    """Write an .npz by rename, with the arrays of HALF in fp16."""
     arrays = {name: getattr(predictor, name) for name in ARRAYS}
     arrays |= {name: arrays[name].astype(np.float16) for name in HALF}
     words = {
@@ -135,7 +122,9 @@ def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
 
 
 def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
-    """InputError: not written by save_predictor, of another checkpoint's weights."""
+    """Read what save_predictor wrote. Raises InputError for another kind of file and for a
+    predictor of other weights.
+    """
     stored = read_npz(path, f"; `{fit_command(checkpoint)}` writes it again")
     words = parse_json(str(stored.pop("words")), str(path))
     if words.get("format") != FORMAT or words["checkpoint"] != checkpoint.sha256:
@@ -154,8 +143,8 @@ def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
 
 
 def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
-    """The checkpoint's own (statistics_file says which). InputError, with the command, where these
-    weights have none.
+    """The checkpoint's predictor, from statistics_file. Raises InputError, with the command that
+    fits one, where these weights have none.
     """
     path = statistics_file(checkpoint)
     if path is None:

@@ -1,9 +1,10 @@
 """The three functions of the streaming layout, as they are traced.
 
-    # once an utterance: all but the generator's second stage, and what that stage's norms are given
-    entering, affine, style_affine = DecoderFunction(vocoder, predictor, hidden_dim)(
-        features, style
-    )
+    folding = Folding.of(vocoder, predictor.centres)
+    second_stage = SecondStage(vocoder, folding)
+    # once an utterance: all but the generator's second stage, and the affines of that stage's norms
+    decoder = DecoderFunction(vocoder, predictor, folding)
+    entering, affine, style_affine = decoder(features, style)
     # any window of an utterance that is long, on predicted statistics
     waveform = WindowFunction(second_stage)(window_features, affine)
     # one that is short, with its own statistics
@@ -35,36 +36,34 @@ from kokoro_ane.vocoder.decoder import (
     unpack_frames,
 )
 from kokoro_ane.vocoder.eager import folded
-from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, StatisticsPredictor
-from kokoro_ane.vocoder.streaming.streaming_layers import (
-    PhaseUp,
-    SineSnake,
-    SnakeFormula,
-)
+from kokoro_ane.vocoder.packing import SPECTRUM_ROWS
+from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
+from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula
 from kokoro_ane.vocoder.streaming.streaming_model import (
     FirstStage,
+    Folding,
     GeneratorNorm,
-    Measured,
+    GivenNorms,
+    MeasuredNorms,
     SecondStage,
-    Told,
     bias_of,
     stage_norms,
 )
 
-SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
-FP32_MODULES = ("hidden", "told")  # of the decoder: one column each, and terms that cancel
+# Modules of DecoderFunction: their tensors are of one column, and have terms that cancel.
+FP32_MODULES = ("hidden", "told")
 Power = tuple[Tensor, Tensor]  # mean, and mean of scaled squares
 
 
 def window_rows(channels: int) -> tuple[int, int]:
-    """Rows of a window's packed features: what enters the second stage [1, C, 1, 20W], spectrum [1,
-    22, 1, 120W + 1].
+    """Rows of a window's packed features: what the second stage reads [1, C, 1, 20W], and the
+    spectrum [1, 22, 1, 120W + 1].
     """
     return STEPS_PER_FRAME * channels, SPECTRUM_ROWS
 
 
 class PooledMoments(nn.Module):
-    """What the generator's second stage begins with, pooled over time: its upsampler's result and
+    """Means and powers over time of what the second stage begins with: its upsampler's result and
     what that reads, and its source convolution's result.
 
     Without biases all three are 0 beyond the utterance, so that sums over all columns are sums over
@@ -101,7 +100,7 @@ def _power(x: Tensor, scale: float, over: tuple[int, int]) -> Power:
 
 
 class EntryMoments(nn.Module):
-    """What PooledMoments sums, as a norm would measure it: biases added, the share of the utterance
+    """The pooled moments as a norm would measure them: biases added, the share of the utterance
     divided out. In float32.
     """
 
@@ -115,8 +114,9 @@ class EntryMoments(nn.Module):
         self.register_buffer("offset", torch.cat(biases).float().view(1, -1, 1, 1))
 
     def forward(self, pooled: list[Power], shares: tuple[Tensor, Tensor]) -> Tensor:
-        """shares [1, 1, 1, 1]: of frames and of spectrum columns that are the utterance's -> mean
-        and log of the variance of each, [1, D - style_dim, 1, 1].
+        """`pooled` is PooledMoments' result. shares [1, 1, 1, 1]: of frames and of spectrum columns
+        that are the utterance's. Returns mean and log of the variance of each branch, [1, D -
+        style_dim, 1, 1].
         """
         branches = (LOUD_SCALE, shares[0]), (LOUD_SCALE, shares[0]), (QUIET_SCALE, shares[1])
         offsets = self.offset.split(self.sizes, dim=1)
@@ -128,8 +128,41 @@ class EntryMoments(nn.Module):
         return torch.cat(moments, dim=1)
 
 
+class HiddenStatistics(nn.Module):
+    """The predictor up to its last product, as 1x1 convolutions in float32: how near the utterance
+    is to each landmark.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    axes: Tensor
+    landmarks: Tensor
+    squares: Tensor
+    hidden: Tensor
+
+    def __init__(self, predictor: StatisticsPredictor) -> None:
+        super().__init__()
+        for name in ("mean", "scale"):
+            column = torch.from_numpy(getattr(predictor, name)).float()
+            self.register_buffer(name, column.view(1, -1, 1, 1))
+        for name in ("axes", "landmarks", "hidden"):
+            matrix = torch.from_numpy(getattr(predictor, name)).float()
+            self.register_buffer(name, matrix[:, :, None, None])
+        self.register_buffer("squares", torch.from_numpy(predictor.squares).float())
+        self.width = float(predictor.width)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """inputs [1, D, 1, 1]: pooled moments, then the style -> [1, r, 1, 1]."""
+        z = (inputs - self.mean) * self.scale
+        places = F.conv2d(z, self.axes)  # [1, k, 1, 1]
+        # [1, m, 1, 1]
+        distance = F.conv2d(places, -2 * self.landmarks, self.squares)
+        distance = distance + z.square().sum(dim=1, keepdim=True)
+        return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
+
+
 class Hidden(nn.Module):
-    """Pooled moments and the style to the predictor's last product, in float32."""
+    """Pooled moments and the style to what the predictor's last product reads, in float32."""
 
     def __init__(self, generator: Generator, predictor: StatisticsPredictor) -> None:
         super().__init__()
@@ -140,7 +173,7 @@ class Hidden(nn.Module):
         return self.statistics(torch.cat([self.moments(pooled, shares), style.float()], dim=1))
 
 
-class ToldAffines(nn.Module):
+class PredictedAffines(nn.Module):
     """Gains and shifts of the second stage's norms: the style's, with the predicted statistics in
     them. In float32.
     """
@@ -203,32 +236,25 @@ def _style_rows(norms: tuple[GeneratorNorm, ...], form: SnakeFormula) -> tuple[T
 
 def _gains_first(parts: list[Tensor]) -> Tensor:
     """Gains and shifts of each norm, [2C, ...] -> all gains, then all shifts."""
-    halves = [part.chunk(2) for part in parts]
-    return torch.cat([*(gain for gain, _ in halves), *(shift for _, shift in halves)])
+    gains, shifts = zip(*(part.chunk(2) for part in parts), strict=True)
+    return torch.cat([*gains, *shifts])
 
 
 class DecoderFunction(nn.Module):
     """Frame decoder and the generator's first stage on the whole utterance, and behind them the
-    constants of the second stage's norms, made for its Snake's `form`.
+    constants of the second stage's norms.
     """
 
-    def __init__(
-        self,
-        vocoder: Vocoder,
-        predictor: StatisticsPredictor,
-        hidden_dim: int,
-        form: SnakeFormula | None = None,
-        apart: bool = False,
-    ) -> None:
+    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, folding: Folding) -> None:
         super().__init__()
-        form = form or SineSnake()
-        self.vocoder, self.sizes = vocoder, PackedLayout(hidden_dim).sizes
-        self.generator = FirstStage(vocoder, predictor.centres, form, apart)
+        self.vocoder = vocoder
+        self.sizes = PackedLayout(vocoder.residual_conv.in_channels).sizes
+        self.generator = FirstStage(vocoder, folding)
         self.pooled = PooledMoments(vocoder.generator)
         self.hidden = Hidden(vocoder.generator, predictor)
         self.outer = Product(torch.from_numpy(predictor.outer), None)
-        self.styles = style_product(vocoder.generator, form)
-        self.told = ToldAffines(predictor)
+        self.styles = style_product(vocoder.generator, folding.form)
+        self.told = PredictedAffines(predictor)
 
     def forward(self, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> entering [1, C, 1, 20B],
@@ -261,14 +287,14 @@ class DecoderFunction(nn.Module):
         style: Tensor,
         style_affine: Tensor,
     ) -> Tensor:
-        """What PooledMoments gives, shares as EntryMoments takes them, style [1, style_dim, 1, 1]
-        and the second stage's style_affine [1, 2R, 1, 1] -> its affine [1, 2R, 1, 1].
+        """What EntryMoments takes, style [1, style_dim, 1, 1] and the second stage's style_affine
+        [1, 2R, 1, 1] -> its affine [1, 2R, 1, 1].
         """
         return self.told(self.outer(self.hidden(pooled, shares, style)), style_affine)
 
     def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """frames [1, C', 1, 2B], steps [1, 22 * 6, 1, 20B + 1] -> [1, C, 1, 20B]."""
-        measured = Measured(affine, self.generator.sizes, self.generator.scales, mask)
+        measured = MeasuredNorms(affine, self.generator.sizes, self.generator.scales, mask)
         return self.generator(frames, steps, measured)
 
 
@@ -282,13 +308,13 @@ class WindowFunction(nn.Module):
     def forward(self, features: Tensor, affine: Tensor) -> Tensor:
         """features [1, 20C + 2640, 1, W + 1], affine [1, 2R, 1, 1] -> waveform [1, 1, 1, 600W]."""
         entering, spectrum = features.split(window_rows(self.generator.channels), dim=1)
-        affines = Told(affine, self.generator.sizes)
+        affines = GivenNorms(affine, self.generator.sizes)
         return self.generator(*unpack_window(entering, spectrum), affines)
 
 
 class UtteranceFunction(WindowFunction):
-    """The second stage of a short utterance under a mask: it measures its statistics, as
-    upstream.
+    """The second stage of a short utterance under a mask: it measures its statistics, as upstream
+    does.
     """
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
@@ -297,7 +323,7 @@ class UtteranceFunction(WindowFunction):
         """
         entering, spectrum, mask = features.split((*window_rows(self.generator.channels), 1), dim=1)
         inside = Mask.of(mask[..., :-1]).upsampled(STEPS_PER_FRAME)
-        affines = Measured(style_affine, self.generator.sizes, self.generator.scales, inside)
+        affines = MeasuredNorms(style_affine, self.generator.sizes, self.generator.scales, inside)
         return self.generator(*unpack_window(entering, spectrum), affines)
 
 

@@ -1,5 +1,5 @@
-"""Layers of the streaming generator: convolutions with frozen weights, one of them with columns as
-rows, and Snake as u + sin(u)^2 or as a polynomial.
+"""Layers of the streaming generator: convolutions whose columns stand as rows or channels, and
+Snake as u + sin(u)^2 or as a polynomial.
 
 With u = alpha AdaIN(x) Snake is (u + sin(u)^2) / alpha: alpha goes into the affine, 1 / alpha into
 the next convolution. u - cos(u), u = 2 alpha AdaIN(x), is two passes less, but rounds a small u
@@ -53,8 +53,8 @@ class PhaseConv(ScaledConv):
 
 class PhaseUp(nn.Module):
     """A transposed convolution of stride n without its bias, whose n results of a column are n
-    channels: [1, in, 1, S] -> [1, n out, 1, S], those of one phase together. `inner` divides its
-    input.
+    channels: [1, in, 1, S] -> [1, n out, 1, S], those of one phase together. Its input is divided
+    by `inner`.
     """
 
     weight: Tensor
@@ -85,8 +85,8 @@ class PhaseUp(nn.Module):
 
 
 class SnakeFormula(nn.Module):
-    """Snake of u = factor * z, up to the factor, which the next convolution takes; `bend`: what it
-    adds to u, times `inverse` if given.
+    """`factor` times Snake(z), on u = factor * z. The convolution that reads it divides by
+    `factor`.
     """
 
     factor: float
@@ -98,8 +98,9 @@ class SnakeFormula(nn.Module):
         return u + bend
 
     def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
-        """What is added to u [1, C, R, W]. `inverse` [1, C, 1, 1] multiplies the first of two
-        factors, so that a small u has no square in fp16.
+        """The term that is added to u [1, C, R, W], times `inverse` [1, C, 1, 1] where that is
+        given. `inverse` multiplies the first of two factors, so that no square of a small u is
+        taken in fp16.
         """
         raise NotImplementedError
 
@@ -138,8 +139,8 @@ FORMS = MappingProxyType({STREAMING: SineSnake, STREAMING_POLYNOMIAL: Polynomial
 
 
 def small_or_apart(alpha: Tensor) -> tuple[bool, bool]:
-    """Whether one of a Snake's alphas [C] is SMALL; whether 1 / alpha has to stand before the
-    convolution (AffineConv says why).
+    """Whether one of a Snake's alphas [C] is below SMALL; whether 1 / alpha has to be a
+    multiplication before the convolution (AffineConv says why).
     """
     least = float(alpha.abs().min())
-    return least < SMALL, least < SMALL or float(alpha.abs().median() / alpha.abs().min()) > SPREAD
+    return least < SMALL, least < SMALL or float(alpha.abs().median()) / least > SPREAD

@@ -1,18 +1,20 @@
-"""The generator's two stages, each on constants that are handed to it.
+"""The generator's two stages, each on statistics that are measured or given.
 
-    first, second = FirstStage(vocoder, centres), SecondStage(vocoder, centres)
+    folding = Folding.of(vocoder, predictor.centres)
+    first, second = FirstStage(vocoder, folding), SecondStage(vocoder, folding)
     # over the whole utterance, whose statistics its norms measure
-    x = first(frames, spectrum_rows, Measured(style_affine, first.sizes, first.scales, mask))
-    # any window of it, on predicted statistics: nothing reads beyond its receptive field
-    waveform = second(x_window, spectrum_window, Told(affine, second.sizes))
+    norms = MeasuredNorms(style_affine, first.sizes, first.scales, mask)
+    x = first(frames, spectrum_rows, norms)
+    # any window of it, on predicted statistics: no column reads beyond its receptive field
+    waveform = second(x_window, spectrum_window, GivenNorms(affine, second.sizes))
 
 AdaIN is gain (x - mean) / deviation + shift. Upstream measures mean and deviation over the
-utterance, 48 times. `Measured` does the same; `Told` has both in one gain and one shift, so that
-samples can be computed before all of the utterance is. What a norm reads has its usual mean,
-`centres`, taken off by the bias of the convolution before it: fp16 would round the rest against it.
+utterance, 48 times, and so does `MeasuredNorms`. `GivenNorms` has both in one gain and one shift,
+so that samples can be computed before all of the utterance is. The bias of the convolution before a
+norm takes off the usual mean of what the norm reads: fp16 would round the rest against it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kokoro_ane.core.contract import STREAMING
 from kokoro_ane.core.layers import (
     NORM_EPSILON,
     AdaIN1d,
@@ -32,8 +35,8 @@ from kokoro_ane.core.layers import (
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 from kokoro_ane.vocoder.eager import folded
 from kokoro_ane.vocoder.streaming.streaming_layers import (
+    FORMS,
     PhaseConv,
-    SineSnake,
     SnakeFormula,
     small_or_apart,
 )
@@ -41,9 +44,7 @@ from kokoro_ane.vocoder.streaming.streaming_layers import (
 
 @dataclass(frozen=True, eq=False)
 class GeneratorNorm:
-    """A norm of the generator in the order of its rows: `path` in the Generator, the norm, the
-    Snake behind it.
-    """
+    """A norm of the generator, its `path` there, and the Snake that reads it."""
 
     path: str
     norm: AdaIN1d
@@ -54,11 +55,11 @@ class GeneratorNorm:
         return self.norm.fc.channels
 
     def inner(self, form: SnakeFormula) -> Tensor:
-        """[C] float64: u over the norm's result, in the formula's terms."""
+        """u over the norm's result, in the formula's terms: [C] float64."""
         return self.snake.alpha.detach().flatten().double() * form.factor
 
     def factor(self, form: SnakeFormula) -> Tensor:
-        """[C] float64: what its gains and shifts are multiplied by, so that it gives u; 1 where
+        """What multiplies the norm's gains and shifts, so that it gives u: [C] float64. Ones where
         that is too small for fp16.
         """
         inner = self.inner(form)
@@ -66,22 +67,19 @@ class GeneratorNorm:
 
 
 def generator_norms(generator: Generator) -> tuple[GeneratorNorm, ...]:
-    """All 48: the source's block of each stage, then the stage's parallel blocks; of a block three
-    pairs.
+    """All 48 norms in the order of their rows: of each stage the source's block, then the parallel
+    blocks; of a block three pairs.
     """
-    return tuple(norm for path, block in blocks_of(generator) for norm in _norms(path, block))
-
-
-def blocks_of(generator: Generator) -> Iterator[tuple[str, AdaINResBlock1]]:
-    """Residual blocks in the order of the rows."""
-    count = generator.blocks_per_stage
+    count, norms = generator.blocks_per_stage, list[GeneratorNorm]()
     for stage, source in enumerate(generator.noise_res):
-        yield f"noise_res.{stage}", source
+        norms += block_norms(f"noise_res.{stage}", source)
         for number in range(stage * count, (stage + 1) * count):
-            yield f"resblocks.{number}", generator.resblocks[number]
+            norms += block_norms(f"resblocks.{number}", generator.resblocks[number])
+    return tuple(norms)
 
 
-def _norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm]:
+def block_norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm]:
+    """The six norms of the block at `path`, in the order of their calls."""
     for pair in range(len(block.convs1)):
         yield GeneratorNorm(f"{path}.adain1.{pair}", block.adain1[pair], block.alpha1[pair])
         yield GeneratorNorm(f"{path}.adain2.{pair}", block.adain2[pair], block.alpha2[pair])
@@ -94,16 +92,32 @@ def stage_norms(generator: Generator, stage: int) -> tuple[GeneratorNorm, ...]:
     return norms[stage * each : (stage + 1) * each]
 
 
-def centres_of(generator: Generator, centres: np.ndarray) -> dict[str, Tensor]:
-    """The usual mean of what each norm reads, [C] float64 by its path."""
-    norms = generator_norms(generator)
-    parts = torch.from_numpy(centres).double().split([norm.channels for norm in norms])
-    return {norm.path: part for norm, part in zip(norms, parts, strict=True)}
+@dataclass(frozen=True, eq=False)
+class Folding:
+    """What the convolutions and affines of the generator take into themselves.
+
+    centres: the usual mean of what each norm reads, [C] float64 by the norm's path. form: the
+    formula of every Snake. apart: 1 / alpha is not folded but multiplied (AffineConv says why).
+    """
+
+    centres: Mapping[str, Tensor]
+    form: SnakeFormula
+    apart: bool = False
+
+    @classmethod
+    def of(
+        cls, vocoder: Vocoder, centres: np.ndarray, layout: str = STREAMING, apart: bool = False
+    ) -> "Folding":
+        """`centres` are a predictor's. `layout` chooses the Snake's formula."""
+        norms = generator_norms(vocoder.generator)
+        parts = torch.from_numpy(centres).double().split([norm.channels for norm in norms])
+        by_path = {norm.path: part for norm, part in zip(norms, parts, strict=True)}
+        return cls(by_path, FORMS[layout](), apart)
 
 
-class Told:
-    """Applies every norm, in the order of the rows, with constants of the utterance: affine [1, 2R,
-    1, 1], all gains before all shifts. The columns given are all of the utterance.
+class GivenNorms:
+    """Applies every norm, in the order of the rows, with constants of the utterance. `affine` [1,
+    2R, 1, 1] has all gains before all shifts. Every column is the utterance's.
     """
 
     mask: Mask | None = None
@@ -113,25 +127,25 @@ class Told:
         self._pairs = iter(zip(parts[: len(sizes)], parts[len(sizes) :], strict=True))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [1, C, 1, S], what the next norm reads -> its result, of the same shape; beyond the
-        utterance it means nothing.
+        """x [1, C, 1, S], what the next norm reads -> its result, of the same shape. Columns beyond
+        the utterance mean nothing.
         """
         gain, shift = next(self._pairs)
         return x * gain + shift
 
     def inside(self, x: Tensor) -> Tensor:
-        """x with zeros beyond the utterance, where a convolution is to see them."""
+        """x with zeros beyond the utterance, for a convolution to read."""
         return masked(x, self.mask)
 
     def rise(self, rate: int, columns: int = 0) -> None:
-        """What follows has `rate` times as many columns, and so many more in front. A window has no
-        end to keep: nothing changes.
+        """Tell that what follows has `rate` times as many columns, and `columns` more in front. A
+        window has no mask, so nothing changes.
         """
 
 
-class Measured(Told):
-    """Statistics of the columns themselves, as upstream; `affine`: the style's gains and shifts;
-    `scales`: AdaIN1d's, of each norm.
+class MeasuredNorms(GivenNorms):
+    """Measures the statistics of the columns inside `mask`, as upstream does. `affine` has the
+    style's gains and shifts, `scales` are AdaIN1d's of each norm.
 
     The arithmetic is AdaIN1d's, less one step: x has its usual mean taken off, so what the rounding
     of its mean leaves is small and need not be measured, too.
@@ -160,8 +174,8 @@ class Measured(Told):
         self._enter(mask)
 
     def _enter(self, mask: Mask) -> None:
-        """What norms at this rate multiply by: of the columns the mask in their scale, of the means
-        over all columns what makes them means over the utterance.
+        """Set what the norms at this rate multiply by: columns by the mask in their scale, means
+        over all columns by what makes them means over the utterance.
         """
         self.mask, self._filled = mask, mask.mean
         # no reciprocal of the mean: coremltools adds an epsilon of 1e-4 to what it inverts
@@ -170,12 +184,13 @@ class Measured(Told):
 
 
 class AffineConv(nn.Module):
-    """AdaIN with its constants given, Snake, convolution.
+    """AdaIN by an affine that is given, Snake, convolution. `bias` [out] replaces the
+    convolution's.
 
-    `apart`: what divides the convolution's input channels is not folded into its weights but stands
-    before it as a multiplication. So the convolution reads Snake's own values, whose channels can
-    be balanced (quantize/balance.py) for an int8 input. The same wherever one channel would take
-    more than `SPREAD` times the median's factor into its weights (8 of real Kokoro's 48): int8
+    With `apart` the division of the convolution's input channels is not folded into its weights but
+    is a multiplication before it. So the convolution reads Snake's own values, whose channels can
+    be balanced (quantize/balance.py) for an int8 input. The same is done wherever one channel would
+    take more than `SPREAD` times the median's factor into its weights (8 of real Kokoro's 48): int8
     weights and palettes would have little left for the others. Where the smallest alpha is below
     SMALL (1 of 48), alpha z would lie among fp16's subnormals, which an engine may take for 0: z is
     carried as it is and the bend alone is computed on alpha z.
@@ -184,20 +199,17 @@ class AffineConv(nn.Module):
     alpha: Tensor | None
     scale: Tensor | None
 
-    def __init__(
-        self, norm: GeneratorNorm, conv: Conv, bias: Tensor, form: SnakeFormula, apart: bool
-    ) -> None:
-        """`bias` [out]: what the convolution adds."""
+    def __init__(self, norm: GeneratorNorm, conv: Conv, bias: Tensor, folding: Folding) -> None:
         super().__init__()
-        inner = norm.inner(form)
+        self.form = folding.form
+        inner = norm.inner(folding.form)
         small, spread = small_or_apart(inner)
-        apart = apart or spread
-        self.form = form
+        apart = folding.apart or spread
         self.register_buffer("alpha", inner.float().view(1, -1, 1, 1) if small else None)
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
         self.conv = folded(conv, 1.0 if apart else inner, bias=bias)
 
-    def forward(self, x: Tensor, affines: Told) -> Tensor:
+    def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
         """x [1, C, 1, S], less its centre -> [1, out, 1, S]."""
         u = affines(x)
         if self.alpha is not None and self.scale is not None:
@@ -208,43 +220,32 @@ class AffineConv(nn.Module):
 
 
 def bias_of(conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
-    """[out] float64."""
-    return (
-        torch.zeros(conv.out_channels, dtype=torch.float64)
-        if conv.bias is None
-        else conv.bias.detach().double()
-    )
+    """The bias of a convolution, zeros where it has none: [out] float64."""
+    if conv.bias is None:
+        return torch.zeros(conv.out_channels, dtype=torch.float64)
+    return conv.bias.detach().double()
 
 
 class AffineBlock(nn.Module):
-    """AdaINResBlock1 on a value less its centre; its result is a whole one less `left`."""
+    """AdaINResBlock1 on an input less its centre. Its result is the block's less `centre`."""
 
     def __init__(
-        self,
-        path: str,
-        block: AdaINResBlock1,
-        centres: dict[str, Tensor],
-        form: SnakeFormula,
-        apart: bool,
-        left: Tensor | float = 0.0,
+        self, path: str, block: AdaINResBlock1, folding: Folding, centre: Tensor | float = 0.0
     ) -> None:
         super().__init__()
         self.convs1: Modules[AffineConv] = Modules()
         self.convs2: Modules[AffineConv] = Modules()
-        norms = list(_norms(path, block))
+        norms, centres = list(block_norms(path, block)), folding.centres
         for pair, (before, between) in enumerate(zip(norms[::2], norms[1::2], strict=True)):
-            after = centres[norms[2 * pair + 2].path] if 2 * pair + 2 < len(norms) else left
+            last = 2 * pair + 2 == len(norms)
+            after = centre if last else centres[norms[2 * pair + 2].path]
             first, second = block.convs1[pair], block.convs2[pair]
-            self.convs1.append(
-                AffineConv(before, first, bias_of(first) - centres[between.path], form, apart)
-            )
-            self.convs2.append(
-                AffineConv(
-                    between, second, bias_of(second) - after + centres[before.path], form, apart
-                )
-            )
+            bias = bias_of(first) - centres[between.path]
+            self.convs1.append(AffineConv(before, first, bias, folding))
+            bias = bias_of(second) - after + centres[before.path]
+            self.convs2.append(AffineConv(between, second, bias, folding))
 
-    def forward(self, x: Tensor, affines: Told) -> Tensor:
+    def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
         """x [1, C, 1, S] -> the same shape."""
         for first, second in zip(self.convs1, self.convs2, strict=True):
             # a name of its own: coremltools finds no operation that it calls var_N itself
@@ -255,50 +256,38 @@ class AffineBlock(nn.Module):
 
 class GeneratorStage(nn.Module):
     """One of the generator's two upsampling stages: upsampler, source, parallel blocks. Its modules
-    bear the names that they have in Generator. `form`: of every Snake, the affines are made for the
-    same; `apart`: see AffineConv.
+    bear the names that they have in Generator.
     """
 
     stage: int
 
-    def __init__(
-        self,
-        vocoder: Vocoder,
-        centres: np.ndarray,
-        form: SnakeFormula | None = None,
-        apart: bool = False,
-    ) -> None:
+    def __init__(self, vocoder: Vocoder, folding: Folding) -> None:
         super().__init__()
-        generator, count, stage = vocoder.generator, vocoder.generator.blocks_per_stage, self.stage
+        generator, stage = vocoder.generator, self.stage
         assert len(generator.rates) == 2, "the second stage is the last"
-        norms, usual = stage_norms(generator, stage), centres_of(generator, centres)
-        made = usual, form or SineSnake(), apart
+        norms, count = stage_norms(generator, stage), generator.blocks_per_stage
         self.sizes = [norm.channels for norm in norms]
         self.scales = [norm.norm.scale for norm in norms]
         self.rate = generator.rates[stage]
-        # of what it reads
-        self.channels = generator.ups[stage].in_channels
-        number, numbers = str(stage), range(stage * count, (stage + 1) * count)
-        # a stage's mean over its parallel blocks is left a sum: what reads it divides by `count`
+        # A stage's mean over its parallel blocks is left a sum: what reads it divides by `count`.
         up = folded(generator.ups[stage], count if stage else 1.0)
-        conv = generator.noise_convs[stage]
-        source, read = f"noise_res.{stage}", usual[f"resblocks.{numbers[0]}.adain1.0"]
-        bias = bias_of(conv) - usual[f"{source}.adain1.0"]
+        self.channels = up.in_channels  # of what the stage reads
+        conv, source = generator.noise_convs[stage], f"noise_res.{stage}"
+        bias = bias_of(conv) - folding.centres[f"{source}.adain1.0"]
         reader = PhaseConv(conv, bias) if conv.stride[1] > 1 else folded(conv, bias=bias)
-        # the sum with `up`: less `read`
-        block = AffineBlock(source, generator.noise_res[stage], *made, read)
-        self.ups = nn.ModuleDict({number: up})
-        self.noise_convs = nn.ModuleDict({number: reader})
-        self.noise_res = nn.ModuleDict({number: block})
-        self.resblocks = nn.ModuleDict(
-            {
-                str(index): AffineBlock(f"resblocks.{index}", generator.resblocks[index], *made)
-                for index in numbers
-            }
-        )
+        # its sum with the upsampler's result is less the centre of what the parallel blocks read
+        centre = folding.centres[f"resblocks.{stage * count}.adain1.0"]
+        block = AffineBlock(source, generator.noise_res[stage], folding, centre)
+        self.ups = nn.ModuleDict({str(stage): up})
+        self.noise_convs = nn.ModuleDict({str(stage): reader})
+        self.noise_res = nn.ModuleDict({str(stage): block})
+        self.resblocks = nn.ModuleDict()
+        for number in range(stage * count, (stage + 1) * count):
+            path = f"resblocks.{number}"
+            self.resblocks[str(number)] = AffineBlock(path, generator.resblocks[number], folding)
 
-    def summed(self, x: Tensor, spectrum: Tensor, affines: Told) -> Tensor:
-        """What the upsampler gives [1, C / 2, 1, S] and the spectrum -> the sum of the stage's
+    def summed(self, x: Tensor, spectrum: Tensor, affines: GivenNorms) -> Tensor:
+        """The upsampler's result [1, C / 2, 1, S] and the spectrum -> the sum of the stage's
         parallel blocks, of x's shape.
         """
         ((conv,), (block,)) = self.noise_convs.values(), self.noise_res.values()
@@ -311,13 +300,13 @@ class GeneratorStage(nn.Module):
 
 
 class FirstStage(GeneratorStage):
-    """From what the frame decoder gives to what the second stage reads."""
+    """From the frame decoder's result to what the second stage reads."""
 
     stage = 0
 
-    def forward(self, frames: Tensor, spectrum: Tensor, affines: Told) -> Tensor:
-        """frames [1, C, 1, 2F], behind their leaky ReLU; spectrum [1, 22 * 6, 1, 20F + 1], six
-        columns as rows -> [1, C / 2, 1, 20F], behind its leaky ReLU, 0 beyond the utterance.
+    def forward(self, frames: Tensor, spectrum: Tensor, affines: GivenNorms) -> Tensor:
+        """frames [1, C, 1, 2F], the result of a leaky ReLU; spectrum [1, 22 * 6, 1, 20F + 1], six
+        columns as rows -> [1, C / 2, 1, 20F], the result of a leaky ReLU, 0 beyond the utterance.
         """
         x = self.ups["0"](frames)  # [1, C / 2, 1, 20F]
         affines.rise(self.rate)
@@ -325,24 +314,18 @@ class FirstStage(GeneratorStage):
 
 
 class SecondStage(GeneratorStage):
-    """From what the first stage gives, or a window of it, to samples."""
+    """From the first stage's result, or a window of it, to samples."""
 
     stage = 1
 
-    def __init__(
-        self,
-        vocoder: Vocoder,
-        centres: np.ndarray,
-        form: SnakeFormula | None = None,
-        apart: bool = False,
-    ) -> None:
-        super().__init__(vocoder, centres, form, apart)
-        post, count = vocoder.generator.conv_post, vocoder.generator.blocks_per_stage
+    def __init__(self, vocoder: Vocoder, folding: Folding) -> None:
+        super().__init__(vocoder, folding)
+        generator = vocoder.generator
         # the mean over parallel blocks is left a sum
-        self.conv_post = folded(post, float(count))
-        self.stft = vocoder.generator.stft
+        self.conv_post = folded(generator.conv_post, float(generator.blocks_per_stage))
+        self.stft = generator.stft
 
-    def forward(self, x: Tensor, spectrum: Tensor, affines: Told) -> Tensor:
+    def forward(self, x: Tensor, spectrum: Tensor, affines: GivenNorms) -> Tensor:
         """x [1, C, 1, 20W], spectrum [1, 22, 1, 120W + 1] -> waveform [1, 1, 1, 600W]."""
         x = self.ups["1"](x)
         x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C / 2, 1, 120W + 1]

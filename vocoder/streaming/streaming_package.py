@@ -1,17 +1,24 @@
-"""An utterance through the streaming layout's three functions, whoever runs them: packed, cut into
-windows, joined.
+"""An utterance through the streaming layout's three functions, whichever runtime runs them: packed,
+cut into windows, joined.
 
     package = StreamingPackage(Path("build/KokoroVocoder-streaming-fp16.json"))
     samples = package.render(inputs)                                      # [600 F]
     # the same samples, as they are computed
     for piece in package.pieces(features, style, frames): ...
 
-The decoder computes the generator's first stage with it, over the whole utterance. The second stage
-of a short one is the function `utterance`, with statistics of its own: there a prediction errs
-most, and there is least to wait for. That of a longer one is cut into windows of the few lengths
-that `window` takes, full of real frames.
+The function `decoder` also computes the generator's first stage, over the whole utterance. The
+second stage of a short utterance is the function `utterance`, which measures its statistics: there
+a prediction errs most, and there is least to wait for. That of a longer one is cut into windows of
+the few lengths that `window` takes, full of real frames.
+
+Any cut gives the same samples. No operation of the second stage reduces over time, so a window is
+rendered as the utterance is, but for the columns near its edges that would read beyond it. The
+first window begins where the utterance begins and the last ends where it ends: there the zero
+padding of the convolutions is upstream's own. At every other edge HALO frames are computed twice
+and dropped.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,30 +53,116 @@ from kokoro_ane.vocoder.packing import (
     unpacked_spectrum,
 )
 from kokoro_ane.vocoder.source import HarmonicSource
-from kokoro_ane.vocoder.streaming.windows import MEASURED, SIZES, fixed_windows
 
-# named inputs, and a hook where one is given -> named outputs
-Function = Callable[..., Mapping[str, Array]]
-Hook = Callable[..., None]
+# frames a side: the second stage spoils 124 columns of 120 a frame, the inverse STFT two more
+HALO = 2
+# frames, at any length: an early first sound, 0.3 s of it; throughput, with a tenth of halo
+FIRST, LONGEST = 20, 160
+# frames, of a package: the same two and one between; 120 columns a frame stay within the 16,384
+# that an engine takes
+SIZES = (24, 64, 128)
+# frames: what is no longer is rendered at once with its own statistics, in less time than its sound
+# lasts
+MEASURED = 180
+
+# named inputs -> named outputs
+Function = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 Opener = Callable[[Path, str], Any]  # package, function -> what is called like a mlprogram.Program
 
 
 @dataclass(frozen=True)
+class Window:
+    """`frames` frames of the utterance are rendered from `start` on, and those from `begin` to
+    `end` are kept.
+    """
+
+    start: int
+    frames: int
+    begin: int
+    end: int
+
+
+def windows(frames: int, first: int | None = None, longest: int = LONGEST) -> tuple[Window, ...]:
+    """Cover the utterance with windows of about equal length, `longest` frames at most. With
+    `first` the first one renders so many frames and each after it twice as many, so that the sound
+    of one lasts until the next is computed.
+
+    Raises InputError for windows that hold nothing but halo.
+    """
+    if min(longest, longest if first is None else first) <= 2 * HALO:
+        raise InputError(
+            f"a window of {min(longest, first or longest)} frames is no longer than what its edges"
+            f" spoil, {2 * HALO}"
+        )
+    if frames <= (longest if first is None else first):
+        return (Window(0, frames, 0, frames),)
+    ends = [] if first is None else list(_growing(first, min(longest, frames)))
+    begin = ends[-1] if ends else 0
+    count = math.ceil((frames - begin) / (longest - 2 * HALO))
+    ends += [begin + round((frames - begin) * number / count) for number in range(1, count + 1)]
+    begins = [0, *ends[:-1]]
+    shown = [
+        (max(0, begin - HALO), min(frames, end + HALO))
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    return tuple(
+        Window(low, high - low, begin, end)
+        for (low, high), begin, end in zip(shown, begins, ends, strict=True)
+    )
+
+
+def _growing(first: int, longest: int) -> Iterator[int]:
+    """Yield where the windows end that are shorter than `longest`."""
+    end, size = first - HALO, 2 * first
+    yield end
+    while size < longest - end:
+        end, size = end + size - 2 * HALO, 2 * size
+        yield end
+
+
+def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Window, ...]:
+    """Cover an utterance that fills the shortest window with windows of these lengths only; `sizes`
+    rise. With `early` each length is used once before the longest is used throughout; the last
+    window may be shorter.
+
+    Raises InputError for windows that hold nothing but halo, and for a shorter utterance.
+    """
+    if sizes[0] <= 2 * HALO or frames < sizes[0]:
+        raise InputError(
+            f"windows of {', '.join(map(str, sizes))} frames for an utterance of {frames}:"
+            f" {2 * HALO} are spoiled by edges"
+        )
+    sizes = tuple(size for size in sizes if size <= frames)
+    windows: list[Window] = []
+    begin, used = 0, 0 if early else len(sizes) - 1
+    while begin < frames:
+        halo = HALO if begin else 0
+        # a window that reaches the end ends there
+        last = next((size for size in sizes[: used + 1] if size - halo >= frames - begin), None)
+        size = last or sizes[used]
+        start = frames - size if last else begin - halo
+        end = frames if last else start + size - HALO
+        windows.append(Window(start, size, begin, end))
+        begin, used = end, min(used + 1, len(sizes) - 1)
+    return tuple(windows)
+
+
+@dataclass(frozen=True)
 class Lengths:
-    """In frames, rising: of the decoder, of the utterances that are measured, and of windows, which
-    only longer ones are cut into.
+    """The lengths that each function takes, in frames, rising. Only utterances that are longer than
+    the function `utterance` takes are cut into windows.
     """
 
     decoder: tuple[int, ...]
     utterance: tuple[int, ...]
-    windows: tuple[int, ...]
+    window: tuple[int, ...]
 
     @classmethod
     def of(
         cls, buckets: tuple[int, ...], measured: int = MEASURED, windows: tuple[int, ...] = SIZES
     ) -> "Lengths":
-        """Buckets up to `measured` are of measured utterances. InputError where one could be longer
-        than these and fill no window.
+        """The decoder takes all buckets, `utterance` those up to `measured`. Raises InputError
+        where an utterance could be longer than these and fill no window.
         """
         utterance = tuple(bucket for bucket in buckets if bucket <= measured)
         if not utterance or utterance[-1] < windows[0]:
@@ -82,18 +175,18 @@ class Lengths:
 
     @classmethod
     def up_to(cls, decoder: int, utterance: int, windows: tuple[int, ...]) -> "Lengths":
-        """Every length: of functions that take any."""
+        """Every length up to these, for functions that take any."""
         return cls(tuple(range(1, decoder + 1)), tuple(range(1, utterance + 1)), windows)
 
     def in_windows(self) -> "Lengths":
-        """Measure as few as there may be, to see windows in short utterances."""
-        shortest = self.windows[0]
+        """Measure as few utterances as possible, so that short ones are cut into windows, too."""
+        shortest = self.window[0]
         return replace(self, utterance=tuple(each for each in self.utterance if each <= shortest))
 
 
 @dataclass(frozen=True, eq=False)
 class StreamingChain:
-    """Responsibilities: 1. hand each function its inputs; 2. join what they give."""
+    """Responsibilities: 1. give each function its inputs; 2. join what they return."""
 
     functions: Mapping[str, Function]
     lengths: Lengths
@@ -104,18 +197,11 @@ class StreamingChain:
         style: np.ndarray,
         frames: int,
         early: bool = True,
-        hooks: Mapping[str, Hook] | None = None,
     ) -> Iterator[np.ndarray]:
-        """Samples in order, as they are computed, [600F] float32 together. `early`: short windows
-        first, for an early sound; `hooks`: by function, see mlprogram.Program.
+        """Yield the samples in order, as they are computed, [600F] float32 together. With `early`
+        the short windows come first, for an early sound.
         """
-
-        def run(name: str, length: Mapping[str, Array]) -> Mapping[str, Array]:
-            return self.functions[name](
-                length, **({"hook": hooks[name]} if hooks and name in hooks else {})
-            )
-
-        decoded = run(DECODER, {FEATURES: features, STYLE: style})
+        decoded = self.functions[DECODER]({FEATURES: features, STYLE: style})
         # [1, C, 20B], [1, 22, 120 (B + 1)]
         entering, spectrum = _floats(decoded[ENTERING])[:, :, 0], unpacked_spectrum(features)
         if frames <= max(self.lengths.utterance, default=0):
@@ -129,15 +215,16 @@ class StreamingChain:
                 bucket,
                 np.ones((1, 1, frames), np.float32),
             )
-            rendered = run(UTTERANCE, {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]})
+            arrays = {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]}
+            rendered = self.functions[UTTERANCE](arrays)
             yield _floats(rendered[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
-        for window in fixed_windows(frames, self.lengths.windows, early):
+        for window in fixed_windows(frames, self.lengths.window, early):
             low, high = window.start, window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * low : STEPS_PER_FRAME * high]
             columns = spectrum[..., COLUMNS_PER_FRAME * low : COLUMNS_PER_FRAME * high + 1]
             packed = _packed(shown, columns, window.frames)
-            rendered = run(WINDOW, {FEATURES: packed, AFFINE: decoded[AFFINE]})
+            rendered = self.functions[WINDOW]({FEATURES: packed, AFFINE: decoded[AFFINE]})
             # The halo on both sides is dropped.
             samples = slice(
                 FRAME_SAMPLES * (window.begin - low), FRAME_SAMPLES * (window.end - low)
@@ -145,16 +232,14 @@ class StreamingChain:
             yield _floats(rendered[WAVEFORM]).ravel()[samples]
 
     def render(
-        self,
-        inputs: VocoderInputs,
-        bucket: int | None = None,
-        early: bool = False,
-        hooks: Mapping[str, Hook] | None = None,
+        self, inputs: VocoderInputs, bucket: int | None = None, early: bool = False
     ) -> np.ndarray:
-        """[600F] float32, in the bucket that holds it or a longer one."""
+        """Samples [600F] float32 of an utterance in `bucket`, by default the smallest that holds
+        it.
+        """
         features = pack_utterance(inputs, bucket or bucket_for(inputs.frames, self.lengths.decoder))
         style = as_array(inputs.style)[:, :, None, None]  # [1, style_dim, 1, 1]
-        return np.concatenate(list(self.pieces(features, style, inputs.frames, early, hooks)))
+        return np.concatenate(list(self.pieces(features, style, inputs.frames, early)))
 
 
 def _floats(value: Array) -> np.ndarray:
@@ -164,8 +249,8 @@ def _floats(value: Array) -> np.ndarray:
 def _packed(
     entering: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndarray | None = None
 ) -> np.ndarray:
-    """entering [1, C, 20F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> rows of bucket + 1
-    columns.
+    """entering [1, C, 20F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> the features of a second
+    stage, [1, channels, 1, bucket + 1].
     """
     parts = [(entering, STEPS_PER_FRAME), (spectrum, COLUMNS_PER_FRAME)]
     parts += [] if mask is None else [(mask, 1)]
@@ -187,8 +272,9 @@ class StreamingPackage:
         opened: Opener | None = None,
         any_length: bool = False,
     ) -> None:
-        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a
-        function. `any_length`: decoder and utterance take every length up to their longest.
+        """`precision` is that of the executor's arithmetic (mlprogram). `opened` is another way to
+        open a function. With `any_length` decoder and utterance take every length up to their
+        longest.
         """
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
@@ -205,13 +291,13 @@ class StreamingPackage:
                 lengths = Lengths.up_to(lengths.decoder[-1], utterance[-1], windows)
             inside = {name: self.manifest.functions[name] for name in (DECODER, UTTERANCE, WINDOW)}
         path = self.manifest.package_path
-        opened = opened or _executed(precision)
+        opened = opened or executed(precision)
         self.chain = StreamingChain(
             {name: opened(path, function) for name, function in inside.items()}, lengths
         )
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
-        """The decoder's features, in the smallest bucket that holds them."""
+        """The decoder's features [1, channels, 1, B + 1], in the smallest bucket that fits."""
         return pack_utterance(inputs, bucket_for(inputs.frames, self.chain.lengths.decoder))
 
     def run(self, features: Array, style: Array, frames: int) -> np.ndarray:
@@ -233,8 +319,8 @@ class StreamingPackage:
         return self.chain.render(inputs)
 
 
-def _executed(precision: str) -> Opener:
-    """By mlprogram, which needs PyTorch."""
+def executed(precision: str) -> Opener:
+    """Opens functions for execution by mlprogram, which needs PyTorch."""
     from mlprogram import Program, ProgramError
 
     def opened(path: Path, function: str) -> Program:

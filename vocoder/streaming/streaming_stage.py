@@ -6,14 +6,15 @@ promises, checks and contract.
     (manifest,) = build(stage, Path("build"))
 
 A build compares with PyTorch: a short utterance with the vocoder itself, a long one with the same
-windows and the same predicted statistics. What the prediction costs is the judge's to say (eval/),
-not a build's.
+windows and the same predicted statistics. The cost of the prediction is judged by eval/, not by a
+build.
 """
 
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 
 from kokoro_ane.core.builder import Part
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import Check, ProgramFacts, computing, require, snr_db
+from kokoro_ane.core.checks import Check
 from kokoro_ane.core.contract import (
     AFFINE,
     DECODER,
@@ -38,11 +39,12 @@ from kokoro_ane.core.contract import (
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
+    PackedLayout,
 )
 from kokoro_ane.core.export import Function, TensorType
 from kokoro_ane.core.manifest import level_name
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import PaddedLayout
+from kokoro_ane.vocoder.layouts import features_contract
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
@@ -53,13 +55,9 @@ from kokoro_ane.vocoder.streaming.streaming_functions import (
     WindowFunction,
     window_rows,
 )
-from kokoro_ane.vocoder.streaming.streaming_layers import FORMS
-from kokoro_ane.vocoder.streaming.streaming_model import SecondStage
-from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
-from kokoro_ane.vocoder.streaming.windows import HALO, SIZES
+from kokoro_ane.vocoder.streaming.streaming_model import Folding, SecondStage
+from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, Lengths, StreamingChain
 from kokoro_ane.vocoder.vocoder_stage import (
-    EQUAL_DB,
-    FORBIDDEN,
     LIMIT_PADDING_DB,
     LIMIT_SNR_DB,
     TAIL_MODULES,
@@ -67,11 +65,18 @@ from kokoro_ane.vocoder.vocoder_stage import (
     VocoderFacts,
     check_buckets_of,
     fill_figures,
+    snr_check,
 )
 from mlprogram import Program
-from mlprogram.graph import Operation
 
-FUNCTIONS = (DECODER, UTTERANCE, WINDOW)
+# names of each function's inputs and outputs
+SIGNATURES = MappingProxyType(
+    {
+        DECODER: ((FEATURES, STYLE), (ENTERING, AFFINE, STYLE_AFFINE)),
+        UTTERANCE: ((FEATURES, STYLE_AFFINE), (WAVEFORM,)),
+        WINDOW: ((FEATURES, AFFINE), (WAVEFORM,)),
+    }
+)
 # frames, to 20.4 s: the decoder's widest axis has 20 (B + 1) columns, and most engines take 16,384
 LONGEST_BUCKET = 818
 BUCKETS = tuple(SIZES[-1] if bucket == 136 else bucket for bucket in DEFAULT_BUCKETS)
@@ -80,71 +85,14 @@ BUCKETS = (*(bucket for bucket in BUCKETS if bucket < LONGEST_BUCKET), LONGEST_B
 CHECK_FRAMES, SHORT_FRAMES = 180, 40
 # of long utterances in another bucket: sums over more zeros round otherwise, and real Kokoro turns
 # that into 90 dB
-LIMIT_TOLD_DB = 70.0
-OVER_TIME = (
-    "reduce_mean",
-    "reduce_sum",
-    "reduce_sum_square",
-    "reduce_l2_norm",
-    "reduce_max",
-    "cumsum",
-    "instance_norm",
-)
-
-
-@dataclass(frozen=True)
-class DecoderFacts(ProgramFacts):
-    """Also fp32 values of more than one column: the frames are fp16's."""
-
-    wide_fp32: tuple[str, ...]
-
-    @classmethod
-    def read(cls, program: Program, precision: str, lengths: int) -> "DecoderFacts":
-        """Walk the program. Raises CheckFailed where it breaks a promise."""
-        values = [
-            (op, value)
-            for op in computing(program)
-            for value in op.outputs
-            if value.dtype.name == "fp32"
-        ]
-        wide = tuple(op.name for op, value in values if value.shape[2:] != (1, 1))
-        facts = cls(**vars(ProgramFacts.of(program, FEATURES, FORBIDDEN)), wide_fp32=wide)
-        tail_promise = {f"fp32 beyond one column: {wide[:3]}": precision == "fp32" or not wide}
-        require(facts.promises(precision, lengths) | tail_promise, f"function {DECODER}")
-        return facts
-
-
-@dataclass(frozen=True)
-class GeneratorFacts(VocoderFacts):
-    """Also how many operations reduce over time."""
-
-    over_time: int
-
-    @classmethod
-    def read(cls, program: Program, name: str, precision: str, lengths: int) -> "GeneratorFacts":
-        """Walk the program. Raises CheckFailed where it breaks a promise."""
-        over_time = sum(_is_over_time(op, program) for op in computing(program))
-        facts = cls(**vars(VocoderFacts.of(program)), over_time=over_time)
-        facts.require(precision, lengths)
-        require(
-            {f"{over_time} operations reduce over time": name != WINDOW or not over_time},
-            f"function {name}",
-        )
-        return facts
-
-
-def _is_over_time(op: Operation, program: Program) -> bool:
-    """Whether an operation reduces over columns; a scale's maximum over channels does not."""
-    if op.op_type not in OVER_TIME or "axes" not in op.inputs:
-        return op.op_type in OVER_TIME
-    axes = np.ravel(np.asarray(program.constant(op.inputs["axes"][0])))
-    return bool({3, -1} & set(axes.tolist()))
+LIMIT_PREDICTED_DB = 70.0
 
 
 @dataclass(frozen=True, eq=False)
 class StreamingStage(CheckedVocoder):
-    """A core.builder.PackageStage of three functions. `speech` has CHECK_FRAMES; `layout` chooses
-    the Snake (FORMS); with `apart` the layers keep the vocoder's weights.
+    """A core.builder.PackageStage of three functions, which is checked with CHECK_FRAMES of
+    `speech`. `layout` chooses the Snake's formula, and with `apart` the layers keep the vocoder's
+    weights (streaming_model.Folding).
     """
 
     checkpoint: Checkpoint
@@ -160,12 +108,10 @@ class StreamingStage(CheckedVocoder):
     @cached_property
     def modules(self) -> dict[str, torch.nn.Module]:
         """What is traced, by function."""
-        form = FORMS[self.layout]()
-        second = SecondStage(self.vocoder, self.predictor.centres, form, self.apart)
-        hidden_dim = self.checkpoint.config.hidden_dim
-        decoder = DecoderFunction(self.vocoder, self.predictor, hidden_dim, form, self.apart)
+        folding = Folding.of(self.vocoder, self.predictor.centres, self.layout, self.apart)
+        second = SecondStage(self.vocoder, folding)
         return {
-            DECODER: decoder.eval(),
+            DECODER: DecoderFunction(self.vocoder, self.predictor, folding).eval(),
             UTTERANCE: UtteranceFunction(second).eval(),
             WINDOW: WindowFunction(second).eval(),
         }
@@ -175,57 +121,46 @@ class StreamingStage(CheckedVocoder):
         return StreamingChain(programs, self.lengths.in_windows()).render(self.speech)
 
     def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
-        """The windows in PyTorch, of this type behind a float32 decoder."""
+        """The functions in PyTorch, in windows. The decoder computes in float32, the other two in
+        `dtype`.
+        """
 
         def call(name: str) -> Any:
-            (inputs, outputs), kind = (
-                self.signature(name),
-                torch.float32 if name == DECODER else dtype,
-            )
+            inputs, outputs = SIGNATURES[name]
+            kind = torch.float32 if name == DECODER else dtype
             module = copy.deepcopy(self.modules[name]).to(kind)
 
-            def run(arrays: Mapping[str, Any], hook: None = None) -> dict[str, torch.Tensor]:
-                with torch.no_grad():
-                    result = module(*(torch.as_tensor(arrays[key]).to(kind) for key in inputs))
-                return dict(
-                    zip(outputs, result if isinstance(result, tuple) else (result,), strict=True)
-                )
+            @torch.no_grad()
+            def run(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+                result = module(*(torch.as_tensor(arrays[key]).to(kind) for key in inputs))
+                results = result if isinstance(result, tuple) else (result,)
+                return dict(zip(outputs, results, strict=True))
 
             return run
 
-        return StreamingChain({name: call(name) for name in FUNCTIONS}, self.lengths.in_windows())
-
-    def signature(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of a function's inputs and outputs."""
-        if name == DECODER:
-            return (FEATURES, STYLE), (ENTERING, AFFINE, STYLE_AFFINE)
-        return (FEATURES, STYLE_AFFINE if name == UTTERANCE else AFFINE), (WAVEFORM,)
+        return StreamingChain({name: call(name) for name in SIGNATURES}, self.lengths.in_windows())
 
     def parts(self) -> tuple[Part, ...]:
         """One package of three functions."""
         level = level_name(self.precision, self.layout)
-        return (self.part(VOCODER_NAME, level, {function: function for function in FUNCTIONS}),)
+        return (self.part(VOCODER_NAME, level, {function: function for function in SIGNATURES}),)
 
     def buckets_of(self, name: str) -> tuple[int, ...]:
         """A function's lengths, in frames."""
-        return {
-            DECODER: self.lengths.decoder,
-            UTTERANCE: self.lengths.utterance,
-            WINDOW: self.lengths.windows,
-        }[name]
+        lengths: tuple[int, ...] = getattr(self.lengths, name)
+        return lengths
 
-    def shapes(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """Shape of a function's features at every length."""
-        buckets = self.buckets_of(name)
+    def channels_of(self, name: str) -> tuple[int, int]:
+        """Channels of a function's two inputs: rows of its features, and of the one column."""
+        config = self.checkpoint.config
         if name == DECODER:
-            return PaddedLayout().shapes(buckets, self.checkpoint.config.hidden_dim)
+            return PackedLayout(config.hidden_dim).channels, config.style_dim
         # an utterance has its mask as one more row
-        rows = sum(window_rows(self.channels)) + (name == UTTERANCE)
-        return tuple((1, rows, 1, bucket + 1) for bucket in buckets)
+        return sum(window_rows(self.channels)) + (name == UTTERANCE), self.rows
 
     @property
     def channels(self) -> int:
-        """How many the generator's second stage reads."""
+        """Channels that the generator's second stage reads."""
         return self.vocoder.generator.ups[1].in_channels
 
     @property
@@ -234,10 +169,11 @@ class StreamingStage(CheckedVocoder):
         return len(self.predictor.bias)
 
     def function(self, name: str) -> Function:
-        """Its features and one column to what `signature` says."""
-        dtype, (inputs, outputs) = np.dtype(self.dtype).type, self.signature(name)
-        shapes = self.shapes(name)
-        second = (1, self.checkpoint.config.style_dim if name == DECODER else self.rows, 1, 1)
+        """The function of its features and one column, as SIGNATURES names them."""
+        dtype, (inputs, outputs) = np.dtype(self.dtype).type, SIGNATURES[name]
+        rows, column = self.channels_of(name)
+        shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets_of(name))
+        second = (1, column, 1, 1)
         return Function(
             self.modules[name],
             (torch.ones(shapes[0]), torch.zeros(second)),
@@ -246,64 +182,42 @@ class StreamingStage(CheckedVocoder):
             FP32_MODULES if name == DECODER else TAIL_MODULES,
         )
 
-    def facts(self, name: str, program: Program) -> ProgramFacts:
+    def facts(self, name: str, program: Program) -> VocoderFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise."""
-        limits = self.precision, len(self.buckets_of(name))
-        return (
-            DecoderFacts.read(program, *limits)
-            if name == DECODER
-            else GeneratorFacts.read(program, name, *limits)
-        )
+        facts = VocoderFacts.read(program, name)
+        facts.require(self.precision, len(self.buckets_of(name)), name)
+        return facts
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
-        """A short utterance at several fills, a long one at two and cut in two ways."""
+        """A short utterance at several fills; a long one at two, and cut in two ways."""
         chain = StreamingChain(programs, self.lengths)
-        exact = StreamingChain(
-            {
-                name: Program(p.path, function=p.function, precision="exact")
-                for name, p in programs.items()
-            },
-            self.lengths,
-        )
+        exact_programs = {
+            name: Program(program.path, function=name, precision="exact")
+            for name, program in programs.items()
+        }
+        exact = StreamingChain(exact_programs, self.lengths)
         short = excerpt(self.speech, 0, SHORT_FRAMES)
-        buckets = check_buckets_of(
-            short.frames, tuple(b for b in self.lengths.utterance if b >= short.frames)
-        )
+        holding = tuple(b for b in self.lengths.utterance if b >= short.frames)
         figures = fill_figures(
             lambda bucket: chain.render(short, bucket),
             lambda bucket: exact.render(short, bucket),
-            render_reference(self.vocoder, short), buckets, self.precision,
-        )  # fmt: skip
-        return figures + self._of_windows(
-            *(replace(each, lengths=self.lengths.in_windows()) for each in (chain, exact))
+            render_reference(self.vocoder, short),
+            check_buckets_of(short.frames, holding),
+            self.precision,
         )
-
-    def _of_windows(self, chain: StreamingChain, exact: StreamingChain) -> list[Check]:
-        bucket, *wider = [b for b in self.lengths.decoder if b >= self.speech.frames]
-        title = f"{self.speech.frames} frames in windows"
-        plain = exact.render(self.speech, bucket)
-
-        def equal(name: str, other: np.ndarray, limit: float) -> Check:
-            value = min(snr_db(plain, other), EQUAL_DB)
-            return Check(name, value, limit, at_least=True)
-
-        reference = self.in_torch().render(self.speech, bucket)
-        figures = [
-            Check(
-                f"SNR against PyTorch, {title}",
-                snr_db(reference, chain.render(self.speech, bucket)),
-                LIMIT_SNR_DB[self.precision],
-                at_least=True,
-            ),
-            equal(
-                f"cuts, exact arithmetic, {title}, short ones first",
-                exact.render(self.speech, bucket, early=True),
-                LIMIT_PADDING_DB,
-            ),
+        chain, exact = (replace(one, lengths=self.lengths.in_windows()) for one in (chain, exact))
+        speech, title = self.speech, f"{self.speech.frames} frames in windows"
+        bucket, *wider = [b for b in self.lengths.decoder if b >= speech.frames]
+        reference, rendered = self.in_torch().render(speech, bucket), chain.render(speech, bucket)
+        plain, early = exact.render(speech, bucket), exact.render(speech, bucket, early=True)
+        limit_db, cuts = LIMIT_SNR_DB[self.precision], f"{title}, short ones first"
+        figures += [
+            snr_check(f"SNR against PyTorch, {title}", reference, rendered, limit_db),
+            snr_check(f"cuts, exact arithmetic, {cuts}", plain, early, LIMIT_PADDING_DB),
         ]
         for wide in wider[:1]:
             name = f"padding, exact arithmetic, {title}, bucket {wide} against {bucket}"
-            figures.append(equal(name, exact.render(self.speech, wide), LIMIT_TOLD_DB))
+            figures.append(snr_check(name, plain, exact.render(speech, wide), LIMIT_PREDICTED_DB))
         return figures
 
     def contract(self, part: Part) -> dict[str, Any]:
@@ -317,11 +231,11 @@ class StreamingStage(CheckedVocoder):
 
     def _inputs(self, name: str) -> dict[str, Any]:
         features = {
-            "shape": [1, self.shapes(name)[0][1], 1, f"{self._length(name)} + 1"],
+            "shape": [1, self.channels_of(name)[0], 1, f"{_length(name)} + 1"],
             "frames": self.buckets_of(name),
             "dtype": self.dtype,
         }
-        padded = PaddedLayout().features_contract(self.checkpoint.config.hidden_dim)
+        padded = features_contract(self.checkpoint.config.hidden_dim)
         if name == DECODER:
             packing = (
                 "as the padded layout's, but each six columns of the spectrum stand as six rows:"
@@ -331,12 +245,14 @@ class StreamingStage(CheckedVocoder):
                 "voices": self.checkpoint.voices and self.predictor.voices,
                 "statistics_sha256": self.predictor.sha256,
             }
-            features |= {"rows": padded["rows"], "packing": packing}
-            return {FEATURES: features, STYLE: style}
+            return {
+                FEATURES: features | {"rows": padded["rows"], "packing": packing},
+                STYLE: style,
+            }
         rows = dict(zip((ENTERING, "spectrum"), window_rows(self.channels), strict=True))
         rows |= {"mask": 1} if name == UTTERANCE else {}
         packing = padded["packing"].replace("bucket", "length")
-        second = self.signature(name)[0][1]
+        second = SIGNATURES[name][0][1]
         return {
             FEATURES: features | {"rows": rows, "packing": packing, "halo_frames": HALO},
             second: self._column() | {"of": f"{DECODER}.{second}"},
@@ -351,18 +267,19 @@ class StreamingStage(CheckedVocoder):
             }
             affine, style_affine = (self._column() | {"use": use} for use in (WINDOW, UTTERANCE))
             return {ENTERING: entering, AFFINE: affine, STYLE_AFFINE: style_affine}
-        valid = f"first {FRAME_SAMPLES} * frames samples; of a window those of its own frames"
         waveform = {
-            "shape": [1, 1, 1, f"{FRAME_SAMPLES} * {self._length(name)}"],
+            "shape": [1, 1, 1, f"{FRAME_SAMPLES} * {_length(name)}"],
             "dtype": "float32",
             "rate_hz": SAMPLE_RATE_HZ,
-            "valid": valid,
+            "valid": f"first {FRAME_SAMPLES} * frames samples; of a window those of its own frames",
         }
         return {WAVEFORM: waveform}
 
-    def _length(self, name: str) -> str:
-        return "window" if name == WINDOW else "bucket"
-
     def _column(self) -> dict[str, Any]:
-        """Gains and shifts of the second stage's norms."""
+        """Gains and shifts of the second stage's norms, in words."""
         return {"shape": [1, self.rows, 1, 1], "dtype": self.dtype}
+
+
+def _length(name: str) -> str:
+    """What a function's length is called in its contract."""
+    return "window" if name == WINDOW else "bucket"
