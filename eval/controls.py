@@ -31,7 +31,7 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
 
 if TYPE_CHECKING:
-    from kokoro_ane.eval.control_trials import Control, Outcome
+    from kokoro_ane.eval.negative_controls import Control, Outcome
 
 # the texts that a stage's controls are judged on, and how many (None: all)
 TEXTS = {VOCODER: (JUDGED, 6), ENCODER: (BOTH, None), PRODUCT: (TUNING, 6)}
@@ -103,8 +103,8 @@ def main(argv: list[str] | None = None) -> int:
     from rich.progress import track
 
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.eval.control_trials import ControlTrials, Setting
     from kokoro_ane.eval.natural import Variations
+    from kokoro_ane.eval.negative_controls import ControlTrials, Setting
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.renditions import COMPARISONS
     from kokoro_ane.quantize.speech import own_speech

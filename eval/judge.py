@@ -58,11 +58,6 @@ class Check:
     low: float | None = None
     high: float | None = None
 
-    @property
-    def passed(self) -> bool:
-        """Whether the gate certainly holds; with a missing figure it never does."""
-        return self.state == HOLDS
-
     def complaint(self) -> str:
         """Say what was missed or is not sure, by how much, and why that matters."""
         if self.state == MISSING:
@@ -278,6 +273,6 @@ def check_record(check: Check) -> dict[str, Any]:
         "high": check.high,
         "rule": check.gate.rule(check.limit),
         "state": check.state,
-        "passed": check.passed,
+        "moves": check.gate.multiple is not None,
         "reason": check.gate.reason,
     }

@@ -4,6 +4,7 @@ it claims to tell apart.
 
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, in
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER, execution
 from kokoro_ane.eval import reference as reference_module
-from kokoro_ane.eval.execution import ClipBench, Execution, Plan
+from kokoro_ane.eval.execution import ClipBench, Execution
 from kokoro_ane.eval.gates import COMMON
 from kokoro_ane.eval.metrics import listeners
 from kokoro_ane.eval.metrics.allowance import ALLOWED_DB
@@ -49,7 +50,6 @@ from kokoro_ane.eval.metrics.whole_clip import (
     word_errors_added,
     words_changed,
 )
-from kokoro_ane.eval.natural import text_array
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
@@ -128,14 +128,14 @@ class InPyTorch:
 def bench(reference, monkeypatch):
     """A bench whose packages are the fp32 model."""
     monkeypatch.setattr(encoder_stage, "EncoderPackage", InPyTorch)
-    monkeypatch.setattr(execution, "opened", lambda *_: None)
-    return ClipBench(Plan(reference.checkpoint, reference.seed, Path(), 1), reference)
+    monkeypatch.setattr(execution, "opened", lambda *_: SimpleNamespace(render=None))
+    return ClipBench(reference)
 
 
 def test_features_are_the_encoder_s(reference, bench):
     clip = min(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
     expected = reference.inputs(clip)
-    executed = Execution("declared", (Path("encoder.json"),), "declared-x")
+    executed = Execution("declared", (Path("encoder.json"),))
     reader = bench.subject(Path("vocoder.json"), executed).reader
     _, inputs = reader.inputs(
         replace(clip, f0_hz=np.zeros_like(clip.f0_hz), energy=np.zeros_like(clip.energy))
@@ -170,12 +170,12 @@ def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference):
     [(VOCODER, VocoderSubject), (ENCODER, EncoderSubject), (PRODUCT, ProductSubject)],
 )
 def test_every_stage_has_its_subject(stage, kind, bench):
-    executed = Execution("declared", (Path("encoder.json"),), "declared-x", stage)
+    executed = Execution("declared", (Path("encoder.json"),), stage)
     assert type(bench.subject(Path("vocoder.json"), executed)) is kind
 
 
 def test_features_of_pytorch_have_no_reader(bench):
-    assert bench.subject(Path("vocoder.json"), Execution.of("declared")).reader is None
+    assert bench.subject(Path("vocoder.json"), Execution("declared")).reader is None
 
 
 def test_figures_are_kept_by_the_package_s_hash(monkeypatch):
@@ -184,9 +184,9 @@ def test_figures_are_kept_by_the_package_s_hash(monkeypatch):
         "load",
         classmethod(lambda _cls, path: type("M", (), {"package_sha256": path.stem * 40})),
     )
-    one, other = (Execution.of("declared", (Path(f"{stem}.json"),)) for stem in ("a", "b"))
-    assert Execution.of("declared").name == "declared"
-    assert Execution.of("declared").features == "PyTorch fp32"
+    one, other = (Execution("declared", (Path(f"{stem}.json"),)) for stem in ("a", "b"))
+    assert Execution("declared").name == "declared"
+    assert Execution("declared").features == "PyTorch fp32"
     assert one.name == "declared-" + "a" * 16 != other.name
     assert one.features == "a"
 
@@ -237,7 +237,7 @@ class TestListeners:
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
         lost = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
         lost.__dict__["heard"] = Heard.read(
-            {**sentence.heard.plain(), "words": text_array("nothing of it " * 9)}
+            {**sentence.heard.plain(), "words": np.frombuffer(b"nothing of it " * 9, np.uint8)}
         )
         # a recognizer that is lost in one clip does not decide for all
         assert words_changed(lost) == MOST_WORDS

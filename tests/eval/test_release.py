@@ -25,16 +25,13 @@ from markupsafe import escape
 from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
-from kokoro_ane.eval.facts import PackageFacts
-from kokoro_ane.eval.levels import JudgedLevel
-from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, packed, pairs, sound_data
+from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, player, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import ReleaseOptions
 from kokoro_ane.eval.report import main as report
-from kokoro_ane.eval.report_figures import figure, interval_of, used
+from kokoro_ane.eval.report_figures import figure, interval_of, strip_plot, used
 from kokoro_ane.eval.report_page import asset, page
-from kokoro_ane.eval.report_plots import strip_plot
 from kokoro_ane.eval.terminal import print_release
 from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.speech import own_speech
@@ -42,23 +39,22 @@ from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
 from tests.commands import parsed, printed, refused
 from tests.demo_voice import heldout
-from tests.eval.release_build import level as made_level
 from tests.eval.release_build import made_up, release
 from tests.random_checkpoint import write_checkpoint
 
 
 def level(name, megabytes, verdict, unfit=None):
     """A judged level."""
-    facts = PackageFacts(
-        int(megabytes * 1e6), 0.0, {}, {}, "iOS17", {"m4": {"engine_low": 0.5, "engine_high": 1.0}}
-    )
-    record = {
+    return {
+        "method": name,
+        "unfit_for_engine": unfit,
+        "failed": None,
+        "bytes": int(megabytes * 1e6),
         "verdict": verdict,
         "broken": ["pesq mean"] if verdict == "REJECT" else [],
         "reasons": ["too near to tell"],
+        "summary": {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}},
     }
-    record["summary"] = {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}}
-    return JudgedLevel(name, name, unfit, facts=facts, record=record)
 
 
 LEVELS = [
@@ -193,7 +189,7 @@ def test_progress_is_of_the_level_in_work(monkeypatch, capsys):
         for clip in clips:
             shown.measured(clip, 20.0)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "w8: 2 of 4 clips"
+    assert re.fullmatch(r"w8: 2 of 4 clips, about \d+ s left", lines[0])
     assert re.fullmatch(r"w8: 3 of 4 clips, about \d+ s left", lines[1])
     assert len(lines) == 4
 
@@ -212,12 +208,11 @@ def test_the_time_left_is_true_from_the_second_clip_on(workers, seed):
         worker = free.index(min(free))
         free[worker] += cost
         ends.append((free[worker], place))
-    left, whole = progress.TimeLeft(clips, workers), max(free)
+    bar, whole = progress.Progress(), max(free)
+    bar.begin("w8", 0, clips, workers)
     for done, (now_s, place) in enumerate(sorted(ends), start=1):
-        told, truth = left.measured(clips[place], seconds[place]), whole - now_s
-        if done == 1:
-            assert told is None
-        elif told > 1.5 * truth or truth > 1.5 * told:
+        told, truth = bar.time_left(clips[place], seconds[place]), whole - now_s
+        if done > 1 and max(told, truth) > 1.5 * min(told, truth):
             assert abs(told - truth) < max(seconds) / 2
     assert told == 0.0
 
@@ -229,21 +224,21 @@ def test_two_workers_measure_what_one_measures(placed, tmp_path):
     manifest, reference = placed[1] / "KokoroVocoder-tiny-padded-fp16.json", Reference(placed[0], 0)
     with Workers(reference, 1) as alone:
         one = {
-            clip.id: timed.result
-            for clip, timed in alone.measure(manifest, Execution.of("declared"), short)
+            clip.id: timed[0]
+            for clip, timed in alone.measure(manifest, Execution("declared"), short)
         }
     with (
         refused("none.json does not exist"),
         Workers(Reference(placed[0], 0, tmp_path), 2) as processes,
     ):
         two = {
-            clip.id: timed.result
-            for clip, timed in processes.measure(manifest, Execution.of("declared"), short)
+            clip.id: timed[0]
+            for clip, timed in processes.measure(manifest, Execution("declared"), short)
         }
         assert one == two
         assert len(one) == 2
         # a worker's bad input ends all
-        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short))
+        list(processes.measure(placed[1] / "none.json", Execution("declared"), short))
 
 
 class TestBadInput:
@@ -506,8 +501,7 @@ def test_means_have_their_intervals_on_page_and_terminal(record, heard, capsys):
     low, high = interval_of(p6, "pesq") or (0.0, 0.0)
     assert low < p6["summary"]["pesq"]["mean"] < high
     assert f"<small>{figure(low)}–{figure(high)}</small>" in page(record, heard)
-    levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
-    print_release(levels, choose(levels, None), record)
+    print_release(record)
     said = capsys.readouterr().out
     assert f"{low:.2f}-{high:.2f}" in said
     assert " more" in said
@@ -528,13 +522,16 @@ class TestSounds:
         assert np.array_equal(own, base + rest)
 
     def test_what_does_not_fit_is_left_out_last_wanted_first(self, record, heard, monkeypatch):
-        levels, sounds = packed(record, heard)
+        text, left_out = player(record, heard)
+        data = json.loads(text)
+        levels, clips = data["levels"], data["clips"]
+        assert not left_out
         assert levels[0] == "p6"
         assert set(levels) == set(REPORT_LEVELS)
-        assert set(sounds[0]["figures"]) == set(REPORT_LEVELS)
-        spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
+        assert set(clips[0]["figures"]) == set(REPORT_LEVELS)
+        spent = sum(len(way["flac"]) for clip in clips for way in clip["sounds"].values())
         monkeypatch.setattr("kokoro_ane.eval.listening.BUDGET_BYTES", spent - 1)
-        assert packed(record, heard)[0] == levels[:-1]
+        assert player(record, heard)[1] == levels[-1:]
         assert "Left out to keep the page small: " + levels[-1] in page(record, heard)
 
     def test_the_worst_clip_of_the_level_is_heard(self, record):
