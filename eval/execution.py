@@ -128,19 +128,18 @@ def judge_clip(
     subject: Subject,
     clip: Utterance,
     variation: dict[str, float] | None = None,
-    only: Sequence[str] = (),
 ) -> ClipResult:
     """Measure one clip. Broken output of the subject is a result; a broken reference is an
-    InputError. `variation`: where the caller has it already. `only`: these metrics, not all.
+    InputError. `variation`: where the caller has it already.
     """
     rendition = subject.render(clip)
     defect, figures = comparison.defect(clip, rendition), dict[str, float]()
     if defect is None:
-        figures = comparison.figures(clip, rendition, only)
+        figures = comparison.figures(clip, rendition)
         if not np.isfinite(list(figures.values())).all():
             defect, figures = "holds NaN or infinity", {}
     seconds = clip.frames / FRAMES_PER_SECOND
-    natural = Natural(variation) if variation else comparison.natural(clip, only)
+    natural = Natural(variation) if variation else comparison.natural(clip)
     return ClipResult(
         clip.id, clip.voice, seconds, clip.text, figures, natural[0], defect, natural[1]
     )

@@ -240,7 +240,7 @@ def _judged(
     first, execution = manifests[0], context.execution
     gates = gates_for(name, first.layout, execution.stage)
     results, stopped = measured_clips(name, first, context, gates, wrong)
-    judgement = decided(name, results, context.claim, wrong, gates, stopped)
+    judgement = decided(gates, results, context.claim, wrong, stopped)
     reason = withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {

@@ -264,7 +264,7 @@ class Outcome:
     def broken(self) -> tuple[str, ...]:
         """Clips without output, and gates that are broken."""
         silent = (f"{clip.id} {clip.defect}" for clip in self.judgement.clips if clip.defect)
-        return (*silent, *self.judgement.decision.broken)
+        return (*silent, *self.judgement.broken)
 
     @property
     def right(self) -> bool:
@@ -273,16 +273,17 @@ class Outcome:
         """
         if self.control.rejected or len(self.judgement.clips) < FEWEST_CLIPS:
             return bool(self.broken) == self.control.rejected
-        return self.judgement.decision.verdict == SHIP
+        return self.judgement.verdict == SHIP
 
     def record(self) -> dict[str, Any]:
         """The outcome as plain data, with the figures that limits in variations are chosen by."""
-        decision, summary = self.judgement.decision, self.judgement.summary()
-        scaled = [check.gate.metric for check in decision.checks if check.gate.multiple is not None]
+        judgement, summary = self.judgement, self.judgement.summary()
+        checks = judgement.checks
+        scaled = [check.gate.metric for check in checks if check.gate.multiple is not None]
         return {
             "name": self.control.name,
             "right": self.right,
-            "verdict": decision.verdict,
+            "verdict": judgement.verdict,
             "broken": list(self.broken),
             "figures": {name: summary[name] for name in scaled},
         }
@@ -294,10 +295,10 @@ class ControlTrials:
     """
 
     def __init__(self, setting: Setting, stage: str = VOCODER, only: Sequence[str] = ()) -> None:
-        self._setting, self._stage, self._only = setting, stage, only
-        self._comparison = COMPARISONS[stage](setting.reference)
+        self._setting, self._stage = setting, stage
+        self._comparison = COMPARISONS[stage](setting.reference, only)
         self._variations = {
-            clip.id: self._comparison.natural(clip, only).figures for clip in setting.clips
+            clip.id: self._comparison.natural(clip).figures for clip in setting.clips
         }
 
     def outcome(self, control: Control) -> Outcome | None:
@@ -308,10 +309,10 @@ class ControlTrials:
         if subject is None:
             return None
         results = [
-            judge_clip(self._comparison, subject, clip, self._variations[clip.id], self._only)
+            judge_clip(self._comparison, subject, clip, self._variations[clip.id])
             for clip in self._setting.clips
         ]
         gates = gates_for(JUDGED_AS, stage=self._stage)
         if not control.rejected:
             gates = tuple(gate for gate in gates if gate.metric != control.metric)
-        return Outcome(control, decided(control.name, results, gates=gates))
+        return Outcome(control, decided(gates, results))

@@ -49,17 +49,6 @@ class ReleaseOptions(SessionOptions):
     out: Path | None = option("folder for decision, report and cache (default: BUILD/release)")
 
 
-@dataclass(frozen=True)
-class Released:
-    """choice: the level that was named, and why. record: the whole decision. file: where it
-    stands.
-    """
-
-    choice: "Choice"
-    record: dict[str, Any]
-    file: Path
-
-
 def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
     """Methods and layouts of --methods, else all of the layout, or of a product those that ship."""
     if options.methods:
@@ -91,8 +80,9 @@ def shipping_vocoders(build: Path, layout: str) -> list[tuple[Method, str]]:
     return fit or [parse_level("fp16", layout)]
 
 
-def release(options: ReleaseOptions) -> Released:
-    """Judge every level, or every product, and choose.
+def release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Path]":
+    """Judge every level, or every product, and choose: the choice, the whole decision, and its
+    file.
 
     Raises InputError: an unknown name, no level that could be judged.
     """
@@ -122,7 +112,7 @@ def release(options: ReleaseOptions) -> Released:
         choice = choose(levels, withheld(checkpoint))
         record = record_of(levels, choice, context, options.chip)
     write_json(out, record, ours)
-    return Released(choice, record, out)
+    return choice, record, out
 
 
 @command
@@ -130,10 +120,9 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     chips = tuple(load_rules().chips)
     options = parse(ReleaseOptions, "kokoro-ane release", __doc__, argv, chip=chips)
-    released = release(options)
+    choice, record, file = release(options)
     from kokoro_ane.eval.terminal import print_products, print_release
 
-    choice, record = released.choice, released.record
     if options.product:
         print_products(record)
     else:
@@ -145,11 +134,11 @@ def main(argv: list[str] | None = None) -> int:
         "releasable": choice.releasable,
         "reason": choice.reason,
         "levels": {level["method"]: level["verdict"] for level in levels},
-        "file": str(released.file),
+        "file": str(file),
     }
     code = exit_of(choice.verdict, choice.releasable)
     released_level = "nothing" if code else choice.level
-    meaning = f"{released_level} may be released; every figure is in {released.file}"
+    meaning = f"{released_level} may be released; every figure is in {file}"
     return conclude(options, short, code, meaning)
 
 

@@ -191,42 +191,42 @@ class Natural(NamedTuple):
 
 
 class Comparison(ABC):
-    """How renditions of one stage are compared with the fp32 model's."""
+    """How renditions of one stage are compared with the fp32 model's, by every metric or by those
+    of `only`.
+    """
 
     stage: str
     scale: str  # what the natural variation is, in words
     shown: tuple[str, str]  # the two metrics that tell most
 
-    def __init__(self, reference: Reference) -> None:
-        self.reference = reference
+    def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
+        self.reference, self.only = reference, only
 
     @abstractmethod
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
         """Return what makes a rendition unfit to be measured, or None."""
 
     @abstractmethod
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
-        """Measure a rendition without defect by every metric, or by those of `only`."""
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
+        """Measure a rendition without defect."""
 
     @abstractmethod
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Yield figures of the fp32 model as it could as well have spoken."""
 
-    def natural(self, clip: Utterance, only: Sequence[str] = ()) -> Natural:
-        """The natural variation, stored or measured; in every metric, or in those of `only`."""
+    def natural(self, clip: Utterance) -> Natural:
+        """The natural variation, stored or measured."""
         variations, probe = self.reference.variations, self.probe(clip)
         if stored := variations.find(self.stage, clip.id, probe):
             item, origin = stored
             figures = figures_of(item)
-            names = [name for name in figures if not only or name.split()[0] in only]
+            names = [name for name in figures if not self.only or name.split()[0] in self.only]
             return Natural({name: figures[name] for name in names}, origin)
-        figures = spread(list(self.neighbours(clip, only)))
+        figures = spread(list(self.neighbours(clip)))
         if self.stage == PRODUCT:
             # no worst clip of a product has a limit in variations
             figures = {name: value for name, value in figures.items() if name in METRICS}
-        if not only:
+        if not self.only:
             for kind, item in self.items(clip, figures_item(figures)).items():
                 variations.keep(kind, clip.id, {"probe": probe, **item})
         return Natural(figures)
@@ -255,16 +255,16 @@ class VocoderComparison(Comparison):
             rendition.vowel, renders.vowel
         )
 
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure sound."""
         renders = self.reference.of(clip)
-        return measure(renders.trial(rendition.samples, rendition.vowel, rendition.clock), only)
+        return measure(
+            renders.trial(rendition.samples, rendition.vowel, rendition.clock), self.only
+        )
 
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure each other seed as if it were judged, against the ones that are left."""
-        return (measure(trial, only) for trial in self.reference.of(clip).seed_trials())
+        return (measure(trial, self.only) for trial in self.reference.of(clip).seed_trials())
 
     def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
         """What other seeds allow, too."""
@@ -278,29 +278,27 @@ class EncoderComparison(Comparison):
     stage = ENCODER
     scale, shown = "fp32 with a neighbouring style row", ("f0_cents", "tokens_changed_percent")
 
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference)
+    def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
+        super().__init__(reference, only)
         self._prosody: dict[str, Encoded] = {}  # the fp32 model's, by clip
 
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
         """Durations have to be whole frames, which the subject checks."""
         return rendition.defect
 
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure prosody."""
         assert rendition.prosody is not None
         if clip.id not in self._prosody:
             self._prosody[clip.id] = Reader(self.reference).encoded(clip, clip.durations)
         curves = self._prosody[clip.id], rendition.prosody
-        return measure(ProsodyTrial(clip, rendition.durations, curves), only)
+        return measure(ProsodyTrial(clip, rendition.durations, curves), self.only)
 
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure the style rows of one phoneme more and less."""
         for step in ROW_STEPS:
             rendition = EncoderSubject(Reader(self.reference, step=step)).render(clip)
-            yield self.figures(clip, rendition, only)
+            yield self.figures(clip, rendition)
 
     def probe(self, clip: Utterance) -> np.ndarray:
         """Of the fp32 prosody."""
@@ -324,13 +322,11 @@ class ProductComparison(Comparison):
         """Durations have to be sound, and the audio as long as they say."""
         return rendition.defect or unlike(rendition.samples, rendition.clock)
 
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """How the vocoder rendered its features, how far the whole is from the fp32 chain, and the
         durations.
         """
-        names, durations = only or (*OWN, *HEARD, *DURATIONS), rendition.durations
+        names, durations = self.only or (*OWN, *HEARD, *DURATIONS), rendition.durations
         figures = measure(ProsodyTrial(clip, durations), names)
         # What the vocoder lost is measured on its own features: PESQ hears no other prosody there.
         if any(name in names for name in OWN):
@@ -348,12 +344,13 @@ class ProductComparison(Comparison):
             figures |= measure(retimed, heard)
         return figures
 
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure the fp32 chain by the rows of one phoneme more and less."""
+        scaled = ProductComparison(self.reference, self.only or (*SCALED, *DURATIONS))
         for number, step in enumerate(ROW_STEPS, 1):
             durations, inputs = Reader(self.reference, step=step).inputs(clip, other_seed=number)
             rendition = Rendition(self.reference.clock(inputs), durations=durations)
-            yield self.figures(clip, rendition, only or (*SCALED, *DURATIONS))
+            yield scaled.figures(clip, rendition)
 
 
 COMPARISONS: Mapping[str, type[Comparison]] = MappingProxyType(

@@ -15,31 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.config import not_releasable
+from kokoro_ane.eval import report_figures as figures
 from kokoro_ane.eval.judge import HOLDS
 from kokoro_ane.eval.listening import Audition, player
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.report_figures import (
-    SHOWN,
-    Record,
-    all_clips,
-    digits_of,
-    figure,
-    gated,
-    interval_of,
-    judged_levels,
-    limit_of,
-    metric_of,
-    size_plot,
-    statistic_of,
-    strip_plot,
-    tightest,
-    used,
-    whole_of,
-)
+from kokoro_ane.eval.report_figures import Record, judged_levels, tightest, used, whole_of
 from kokoro_ane.pipeline.decision_file import short
 
 PAGE = Path(__file__).resolve().parent / "page"
-UNFOLDED = ("pesq", "mcd_db")  # metrics whose strips are shown unfolded
 
 
 def page(record: Record, auditions: Sequence[Audition], product: Record | None = None) -> str:
@@ -49,26 +32,19 @@ def page(record: Record, auditions: Sequence[Audition], product: Record | None =
     environment = Environment(
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined
     )
-    helpers = (
-        *(digits_of, figure, interval_of, limit_of, metric_of, saved, short, statistic_of),
-        *(strip_plot, system_of, tightest),
-    )
-    environment.globals |= {helper.__name__: helper for helper in helpers}
     sounds, left_out = player(record, auditions)
     return environment.get_template("report.html.jinja").render(
         css=asset("report.css"),
         script=asset("report.js"),
         record=record,
         product=product,
+        figures=figures,
+        saved=saved,
+        system_of=system_of,
+        short=short,
         metrics=METRICS,
-        shown=SHOWN,
-        unfolded=UNFOLDED,
-        clips=all_clips(record),
-        judged=judged_levels(record),
-        gated=gated(record),
         nearest=nearest(record),
         warning="" if record["releasable"] else withheld(record),
-        sizes=size_plot(record),
         left_out=left_out,
         sounds=sounds,
         provenance=provenance(record),

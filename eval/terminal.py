@@ -41,12 +41,7 @@ FEW = 3  # the most reasons and the fewest rows of a screen
 PARTS = ("text", "encoder", "vocoder", "voice")  # of a product
 # the better states first
 STATES = {HOLDS: "green", STRADDLES: "yellow", MISSING: "yellow", BROKEN: "bold red"}
-PASSED = {
-    HOLDS: "[green]yes[/]",
-    STRADDLES: "[yellow]open[/]",
-    MISSING: "[yellow]open[/]",
-    BROKEN: "[bold red]NO[/]",
-}
+PASSED = {HOLDS: "yes", STRADDLES: "open", MISSING: "open", BROKEN: "NO"}
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
@@ -168,9 +163,8 @@ def metric_table(level: Record, names: Sequence[str], title: str, width: int) ->
         )
         # The worst state of the metric's gates, in the order of STATES.
         state = max((check["state"] for check in checks), key=list(STATES).index, default="")
-        table.add_row(
-            f"{metric.title} [dim]{metric.unit}[/]", *cells, PASSED.get(state, ""), limits
-        )
+        passed = f"[{STATES[state]}]{PASSED[state]}[/]" if state else ""
+        table.add_row(f"{metric.title} [dim]{metric.unit}[/]", *cells, passed, limits)
     scale = COMPARISONS[level["stage"]].scale
     table.caption = f"variation: {scale}, for scale; * the limit is its mean"
     return table

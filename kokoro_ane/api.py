@@ -120,7 +120,7 @@ def release(**options: Any) -> "Choice":
     """
     from kokoro_ane.eval import release as command
 
-    return command.release(command.ReleaseOptions(**_with_paths(options))).choice
+    return command.release(command.ReleaseOptions(**_with_paths(options)))[0]
 
 
 def bundle(**options: Any) -> "Bundle":

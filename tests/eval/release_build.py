@@ -127,7 +127,7 @@ def _moved(name, by):
 
 
 def level(name, damage):
-    method, judgement = METHODS[name], decided(name, clips(damage))
+    method, judgement = METHODS[name], decided(gates_for(name), clips(damage))
     chips = load_rules().chips
     forecast = {chip: {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
     kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}

@@ -253,7 +253,7 @@ def test_a_delay_is_one_by_the_same_features(late, reference, phrase):
     )
     other = replace(inputs, f0_hz=1.001 * inputs.f0_hz, spectrum=spectrum)
     subject = OtherFeatures(reference, other, late)
-    result = judge_clip(VocoderComparison(reference), subject, phrase, only=("lag_samples",))
+    result = judge_clip(VocoderComparison(reference, ("lag_samples",)), subject, phrase)
     assert result.figures["lag_samples"] == late
 
 
@@ -352,7 +352,7 @@ def test_output_of_another_length_is_no_audio(reference, phrase):
     subject = VocoderSubject(
         reference, lambda inputs: render_reference(reference.vocoder, inputs)[:-5]
     )
-    result = judge_clip(VocoderComparison(reference), subject, phrase, only=("level_db",))
+    result = judge_clip(VocoderComparison(reference, ("level_db",)), subject, phrase)
     assert "samples, the reference" in result.defect
 
 
@@ -368,7 +368,7 @@ def test_renders_are_kept_whole(reference, phrase, tmp_path):
         assert kept.pitch_hz == made.pitch_hz
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
     again, made = (
-        VocoderComparison(each).natural(phrase, only).figures
+        VocoderComparison(each, only).natural(phrase).figures
         for each in (Reference(reference.checkpoint, 0, tmp_path), reference)
     )
     assert again == made

@@ -90,10 +90,10 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
     everything, nothing = judged(Bench(results, all_clips=True))
     assert [each.id for each in everything] == [each.id for each in CLIPS]
     assert nothing == ""
-    few, whole = (decided("w8", part, stopped=stopped) for part in (some, everything))
-    assert (few.decision.verdict, whole.decision.verdict) == (REJECT, REJECT)
-    assert few.decision.reasons[-1] == stopped
-    assert set(few.decision.broken) <= set(whole.decision.broken)
+    few, whole = (decided(COMMON, part, stopped=stopped) for part in (some, everything))
+    assert (few.verdict, whole.verdict) == (REJECT, REJECT)
+    assert few.reasons[-1] == stopped
+    assert set(few.broken) <= set(whole.broken)
     # what was measured beyond it is kept, and does not count
     assert judged(bench) == (some, stopped)
 
@@ -101,7 +101,7 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
 def test_a_level_that_ships_needs_every_clip():
     every, stopped = judged(Bench(figures(0.3)))
     assert (len(every), stopped) == (24, "")
-    assert decided("w8", every).decision.verdict == SHIP
+    assert decided(COMMON, every).verdict == SHIP
 
 
 def test_a_package_that_is_wrong_is_heard_once(results):

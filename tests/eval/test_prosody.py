@@ -125,7 +125,7 @@ class TestGates:
         comparison = EncoderComparison(setting.reference)
         subject = EncoderSubject(Broken(setting.reference))
         results = [judge_clip(comparison, subject, clip) for clip in setting.clips]
-        decision = decided("x", results, gates=ENCODER_GATES).decision
+        decision = decided(ENCODER_GATES, results)
         assert decision.verdict == REJECT
         assert "is nan" in decision.reasons[0]
 
