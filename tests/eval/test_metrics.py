@@ -16,7 +16,7 @@ import pytest
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.eval.gates import COMMON
 from kokoro_ane.eval.metrics import listeners
-from kokoro_ane.eval.metrics.allowance import ALLOWED_DB
+from kokoro_ane.eval.metrics.allowance import ALLOWED_DB, Allowance
 from kokoro_ane.eval.metrics.catalog import METRICS, SOUND, measure
 from kokoro_ane.eval.metrics.framing import (
     ALPHA,
@@ -192,9 +192,11 @@ class TestProperties:
         seeds = tuple(white_noise(speech, 40, seed) for seed in (1, 2))
         noisy, sentence = white_noise(speech, 30), Baseline(speech, seeds, "so")
         figures = measure(Trial(speech, noisy, seeds, text="so"))
-        stored = replace(sentence, cached=Heard.read(Heard(speech).plain()))
-        for known in (sentence, stored):
-            again = measure(Trial(speech, noisy, seeds, text="so", sentence=known))
+        heard = Heard.read(Heard(speech).plain())
+        allowed = Allowance.read(sentence.allowance.plain())
+        stored = replace(sentence, cached=heard), Baseline(speech, (), "so", heard, allowed)
+        for known in (sentence, *stored):
+            again = measure(Trial(speech, noisy, text="so", sentence=known))
             assert again == pytest.approx(figures, rel=1e-12)
         only = [name for name in SOUND if name.startswith(("mcd", "local", "lsd"))]
         left = Trial(speech, noisy, seeds[1:], sentence=sentence.without(0))

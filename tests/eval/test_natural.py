@@ -15,9 +15,6 @@ from kokoro_ane.core.kokoro_int8.cache import available
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.eval import ENCODER, STAGES, VOCODER, natural
 from kokoro_ane.eval.execution import judge_clip
-from kokoro_ane.eval.metrics.allowance import Allowance
-from kokoro_ane.eval.metrics.catalog import SOUND, measure
-from kokoro_ane.eval.metrics.trial import Baseline, Heard, Trial
 from kokoro_ane.eval.natural import (
     CACHED,
     FOLDER,
@@ -165,19 +162,6 @@ def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monke
     path.write_bytes(path.read_bytes()[:-30])
     assert variations.find(VOCODER, "judged-00", PROBE) is None
     assert "kept variation is not used" in capsys.readouterr().err
-
-
-def test_an_allowance_and_what_was_heard_come_back_from_arrays():
-    speech = recording(0)[:72_000]
-    seeds = tuple(white_noise(speech, 30, seed=seed) for seed in (1, 2, 3))
-    made = Baseline(speech, seeds, "so")
-    read = Baseline(
-        speech, (), "so", Heard.read(made.heard.plain()), Allowance.read(made.allowance.plain())
-    )
-    test = white_noise(speech, 25, seed=9)
-    figures = measure(Trial(speech, test, text="so", sentence=made))
-    assert measure(Trial(speech, test, text="so", sentence=read)) == figures
-    assert set(SOUND) - set(figures) == {"thd_n_db", "thd_n_increase_db"}
 
 
 def noisy(reference, inputs):

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.execution import MOST_LOSSES, ClipResult, Execution, Workers
+from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Workers
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
 from kokoro_ane.eval.judge import REJECT, SHIP, breaks, decided
 from kokoro_ane.eval.levels import in_order, measured_clips
@@ -160,8 +160,3 @@ def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
         for each, _ in workers.measure(Path("x.json"), Execution("declared"), CLIPS):
             done.append(each.id)
     assert sorted(done) == [each.id for each in CLIPS if each.id != "judged-03"]
-
-
-def test_a_result_is_plain_data():
-    result = figures(0.3)[0]
-    assert ClipResult(**asdict(result)) == result
