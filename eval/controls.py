@@ -31,7 +31,7 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
 
 if TYPE_CHECKING:
-    from kokoro_ane.eval.control_trials import Control, Outcome
+    from kokoro_ane.eval.negative_controls import Control, Outcome
 
 # the texts that a stage's controls are judged on, and how many (None: all)
 TEXTS = {VOCODER: (JUDGED, 6), ENCODER: (BOTH, None), PRODUCT: (TUNING, 6)}
@@ -71,24 +71,22 @@ def controls_of(stage: str, names: str | None = None) -> "list[Control]":
     return [control for name, control in controls.items() if name in chosen]
 
 
-def print_table(title: str, outcomes: "Sequence[Outcome]", shown: Sequence[str]) -> None:
+def print_outcomes(title: str, outcomes: "Sequence[Outcome]", shown: Sequence[str]) -> None:
     """One row a control: rejected or not, the means of the metrics `shown`, the broken gates."""
-    from rich.table import Table
-
     from kokoro_ane.eval.metrics.catalog import METRICS
-    from kokoro_ane.eval.terminal import WIDTH, console_of
+    from kokoro_ane.eval.report_figures import figure
+    from kokoro_ane.eval.terminal import WIDTH, compact_table, console_of
 
-    table = Table(title=title, title_justify="left")
-    units = (f"{METRICS[name].title}, {METRICS[name].unit}" for name in shown)
-    for heading in ("control", "", *units, "broken gates"):
+    table = compact_table(title)
+    headings = (f"{METRICS[name].title}, {METRICS[name].unit}" for name in shown)
+    for heading in ("control", "", *headings, "broken gates"):
         table.add_column(heading)
     for outcome in outcomes:
         word, summary = "rejected" if outcome.broken else "passed", outcome.judgement.summary()
-        means = (summary[name]["mean"] for name in shown)
         table.add_row(
             outcome.control.name,
             f"[green]{word}[/]" if outcome.right else f"[bold red]{word.upper()}[/]",
-            *("-" if mean is None else f"{mean:.2f}" for mean in means),
+            *(figure(summary[name]["mean"]) for name in shown),
             ", ".join(outcome.broken) or "-",
         )
     console_of(WIDTH).print(table)
@@ -103,8 +101,8 @@ def main(argv: list[str] | None = None) -> int:
     from rich.progress import track
 
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.eval.control_trials import ControlTrials, Setting
     from kokoro_ane.eval.natural import Variations
+    from kokoro_ane.eval.negative_controls import ControlTrials, Setting
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.renditions import COMPARISONS
     from kokoro_ane.quantize.speech import own_speech
@@ -124,8 +122,8 @@ def main(argv: list[str] | None = None) -> int:
     errors = [outcome for outcome in outcomes if outcome.control.rejected]
     harmless = [outcome for outcome in outcomes if not outcome.control.rejected]
     shown = COMPARISONS[stage].shown
-    print_table(f"negative controls of the {stage}", errors, shown)
-    print_table("harmless changes", harmless, shown)
+    print_outcomes(f"negative controls of the {stage}", errors, shown)
+    print_outcomes("harmless changes", harmless, shown)
     rejected, passed = (sum(each.right for each in part) for part in (errors, harmless))
     print(
         f"{rejected} of {len(errors)} errors rejected, {passed} of {len(harmless)} harmless changes"

@@ -2,7 +2,7 @@
 processes.
 
     # the whole chain of packages; without manifests: features in PyTorch fp32
-    execution = Execution.of("declared", encoder_manifests)
+    execution = Execution("declared", encoder_manifests)
     with Workers(reference, 2) as workers:
         for clip, (result, seconds) in workers.measure(manifest_path, execution, clips): ...
 
@@ -21,22 +21,20 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import FRAMES_PER_SECOND
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.eval.natural import MEASURED, Variations
+from kokoro_ane.eval.natural import MEASURED
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
     COMPARISONS,
@@ -59,23 +57,23 @@ MOST_LOSSES = 3
 
 @dataclass(frozen=True)
 class Execution:
-    """What is executed, and as what it is judged: the precision, the manifests of the encoder where
-    one is executed (one, or the two of an iOS 17 build), the stage. `name` is what figures are kept
-    under. `level`: that of the file that PyTorch computes, where no package is executed.
+    """What is executed, and as what it is judged.
+
+    precision: of the executed packages, or another runtime's name and version. encoder: the
+    manifests of the encoder where one is executed (one, or the two of an iOS 17 build). stage: what
+    is judged. level: of the file that PyTorch computes, where no package is executed.
     """
 
     precision: str
-    encoder: tuple[Path, ...]
-    name: str
+    encoder: tuple[Path, ...] = ()
     stage: str = VOCODER
     level: str = ""
 
-    @classmethod
-    def of(cls, precision: str, encoder: tuple[Path, ...] = (), stage: str = VOCODER) -> Self:
-        """Raises InputError for a manifest that cannot be read."""
-        hashes = [Manifest.load(path).package_sha256[:16] for path in encoder]
-        name = "-".join([precision, *hashes, *([stage] if stage != VOCODER else [])])
-        return cls(precision, tuple(path.absolute() for path in encoder), name, stage)
+    @cached_property
+    def name(self) -> str:
+        """What figures are kept under. Raises InputError for a manifest that cannot be read."""
+        hashes = [Manifest.load(path).package_sha256[:16] for path in self.encoder]
+        return "-".join([self.precision, *hashes, *([self.stage] if self.stage != VOCODER else [])])
 
     @property
     def features(self) -> str:
@@ -100,12 +98,12 @@ def arithmetic(runtime: str, precision: str) -> str:
     return f"{runtime}-{version(distribution)}"
 
 
-def opened(manifest: Path, how: str) -> Any:
-    """Open what `manifest` describes, as a Renderer of that arithmetic."""
-    runtime = how.partition("-")[0]
+def opened(manifest: Path, precision: str) -> Any:
+    """Open the vocoder that `manifest` describes, by that arithmetic."""
+    runtime = precision.partition("-")[0]
     if runtime in RUNTIMES:
         return module_of(runtime).open_vocoder(manifest)
-    return module_of(DEFAULT_RUNTIME).open_vocoder(manifest, how)
+    return module_of(DEFAULT_RUNTIME).open_vocoder(manifest, precision)
 
 
 @dataclass(frozen=True)
@@ -130,66 +128,29 @@ def judge_clip(
     subject: Subject,
     clip: Utterance,
     variation: dict[str, float] | None = None,
-    only: Sequence[str] = (),
 ) -> ClipResult:
     """Measure one clip. Broken output of the subject is a result; a broken reference is an
-    InputError. `variation`: where the caller has it already. `only`: these metrics, not all.
+    InputError. `variation`: where the caller has it already.
     """
     rendition = subject.render(clip)
     defect, figures = comparison.defect(clip, rendition), dict[str, float]()
     if defect is None:
-        figures = comparison.figures(clip, rendition, only)
+        figures = comparison.figures(clip, rendition)
         if not np.isfinite(list(figures.values())).all():
             defect, figures = "holds NaN or infinity", {}
     seconds = clip.frames / FRAMES_PER_SECOND
-    natural = Natural(variation) if variation else comparison.natural(clip, only)
+    natural = Natural(variation) if variation else comparison.natural(clip)
     return ClipResult(
-        clip.id,
-        clip.voice,
-        seconds,
-        clip.text,
-        figures,
-        natural.figures,
-        defect,
-        natural.origin,
+        clip.id, clip.voice, seconds, clip.text, figures, natural[0], defect, natural[1]
     )
 
 
-class Timed(NamedTuple):
-    """Figures of a clip, and how long it took without the opening of models."""
-
-    result: ClipResult
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a worker process needs before it can measure a clip."""
-
-    checkpoint: Checkpoint
-    seed: int
-    renders: Path | None
-    threads: int
-    variations: Variations = field(default_factory=Variations)
-
-
 class ClipBench:
-    """Responsibilities: 1. the fp32 reference, once; 2. what is judged, open; 3. one clip at a
-    time.
-    """
+    """The fp32 reference and what is judged, open; measures one clip at a time."""
 
-    def __init__(self, plan: Plan, reference: Reference | None = None) -> None:
-        self.plan = plan
-        self._reference = reference
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
         self._open: dict[tuple[Path, Execution], tuple[Comparison, Subject]] = {}
-
-    @cached_property
-    def reference(self) -> Reference:
-        """The fp32 model's renders, opened when the first clip needs them."""
-        plan = self.plan
-        return self._reference or Reference(
-            plan.checkpoint, plan.seed, plan.renders, plan.variations
-        )
 
     def subject(self, manifest: Path, execution: Execution) -> Subject:
         """The packages, open. `manifest`: the vocoder's, or the encoder's where it is judged, or a
@@ -201,12 +162,12 @@ class ClipBench:
             from kokoro_ane.encoder.functions import torch_backend
             from kokoro_ane.quantize.compress import LevelFile
 
-            checkpoint, stage = self.plan.checkpoint, execution.stage
+            checkpoint, stage = self.reference.checkpoint, execution.stage
             level = LevelFile.of(execution.level, checkpoint, manifest.parent, stage)
             if stage == ENCODER:
                 backend = torch_backend(level.network, checkpoint.config)
                 return EncoderSubject(Reader(self.reference, backend))
-            return VocoderSubject(self.reference, level)
+            return VocoderSubject(self.reference, level.render)
         if execution.encoder:
             from kokoro_ane.encoder.encoder_stage import EncoderPackage
 
@@ -216,11 +177,15 @@ class ClipBench:
                 return EncoderSubject(reader)
         vocoder = opened(manifest, execution.precision)
         if reader and execution.stage == PRODUCT:
-            return ProductSubject(reader, vocoder)
-        return VocoderSubject(self.reference, vocoder, reader)
+            return ProductSubject(reader, vocoder.render)
+        return VocoderSubject(self.reference, vocoder.render, reader)
 
-    def measured(self, manifest: Path, execution: Execution, clip: Utterance) -> Timed:
-        """Measure one clip. Packages stay open until others are judged."""
+    def measured(
+        self, clip: Utterance, manifest: Path, execution: Execution
+    ) -> tuple[ClipResult, float]:
+        """Measure one clip; the seconds that it took, without the opening of models. Packages stay
+        open until others are judged.
+        """
         # Packages of another level are closed first: fourteen open ones took 6 GB.
         key = manifest, execution
         if key not in self._open:
@@ -228,17 +193,26 @@ class ClipBench:
             self._open = {key: (comparison, self.subject(manifest, execution))}
         start = time.monotonic()
         result = judge_clip(*self._open[key], clip)
-        return Timed(result, time.monotonic() - start)
+        return result, time.monotonic() - start
+
+    def keep_natural(self, task: tuple[str, Utterance]) -> None:
+        """Measure the natural variation of a stage and a clip, which goes where the reference's
+        variations say.
+        """
+        stage, clip = task
+        COMPARISONS[stage](self.reference).natural(clip)
+        self.reference.forget(clip)
 
 
-_BENCHES: list[ClipBench] = []  # of a worker process: one, of the plan in work
+_BENCHES: list[ClipBench] = []  # of a worker process: one
 
 
-def start_worker(threads: int) -> None:
+def start_worker(reference: Reference, threads: int) -> None:
     """A worker begins: Ctrl-C is for the parent, which ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
+    _BENCHES.append(ClipBench(reference))
 
 
 def _end_with_parent() -> None:
@@ -249,32 +223,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def bench_of(plan: Plan) -> ClipBench:
-    """This worker process's bench of the plan; that of another plan is closed."""
-    if not any(bench.plan == plan for bench in _BENCHES):
-        _BENCHES[:] = [ClipBench(plan)]
-    return _BENCHES[0]
-
-
-def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Timed:
-    """In a worker process: `ClipBench.measured`. `package`: the hash of what `manifest` has to
-    describe; "" for a level's file, which says itself what it is of.
-    """
-    if package and (sha256 := Manifest.load(manifest).package_sha256) != package:
-        raise InputError(
-            f"{manifest} describes package {sha256[:12]} here, {package[:12]} is judged: was it"
-            " built again meanwhile?"
-        )
-    return bench_of(plan).measured(manifest, *of_clip)
-
-
-def natural_here(plan: Plan, task: tuple[str, Utterance]) -> None:
-    """In a worker process: measure the natural variation of a stage and a clip, and keep it where
-    the plan says.
-    """
-    (stage, clip), reference = task, bench_of(plan).reference
-    COMPARISONS[stage](reference).natural(clip)
-    reference.forget(clip)
+def in_worker(call: Callable[[ClipBench, Any], Any], item: Any) -> Any:
+    """In a worker process: what `call` answers for an item."""
+    return call(_BENCHES[0], item)
 
 
 @contextmanager
@@ -308,32 +259,15 @@ class Workers:
         """`count`: how many clips are measured at once. `reference` is this process's, which
         measures itself where there is one worker.
         """
-        checkpoint, renders = reference.checkpoint, reference.folder
-        # a copy, without tensors that have been read
-        checkpoint = replace(
-            checkpoint, folder=checkpoint.folder.absolute(), weights=checkpoint.weights.absolute()
-        )
-        self._plan = Plan(
-            checkpoint,
-            reference.seed,
-            renders.absolute() if renders else None,
-            torch.get_num_threads(),
-            replace(reference.variations),
-        )
-        self._bench = ClipBench(self._plan, reference)
         self.count = count
+        self._bench = ClipBench(reference)
         self._executor: Executor | None = None
         self._abandoned = False  # clips that nobody waits for are in work
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        _problem: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self._executor is None:
             return
         if kind is not None or self._abandoned:
@@ -343,33 +277,33 @@ class Workers:
 
     def measure(
         self, manifest: Path, execution: Execution, clips: Sequence[Utterance]
-    ) -> Generator[tuple[Utterance, Timed], None, None]:
-        """Begin the clips in their order; yield each with its figures when it is done. Whoever
-        takes no more leaves the rest unmeasured.
+    ) -> Generator[tuple[Utterance, tuple[ClipResult, float]], None, None]:
+        """Begin the clips in their order; yield each with its figures and seconds when it is done.
+        Whoever takes no more leaves the rest unmeasured.
         """
         if 1 in (self.count, len(clips)):
             for clip in clips:
-                yield clip, self._bench.measured(manifest, execution, clip)
-            return
-        sha256 = "" if execution.level else Manifest.load(manifest).package_sha256
-        measured = partial(measured_here, self._plan, sha256, manifest.absolute(), execution)
-        yield from self._handed_out(measured, clips)
+                yield clip, self._bench.measured(clip, manifest, execution)
+        else:
+            call = partial(ClipBench.measured, manifest=manifest, execution=execution)
+            yield from self._handed_out(call, clips)
 
-    def natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[None]:
-        """Measure the natural variation of these stages and clips; answer for each when it is kept
-        where the reference's variations say.
+    def natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[object]:
+        """Measure the natural variation of these stages and clips; answer for each when it is
+        done.
         """
-        for _ in self._handed_out(partial(natural_here, self._plan), tasks):
-            yield
+        return self._handed_out(ClipBench.keep_natural, tasks)
 
     def _handed_out(
-        self, call: Callable[[Any], Any], items: Sequence[Any]
+        self, call: Callable[[ClipBench, Any], Any], items: Sequence[Any]
     ) -> Generator[tuple[Any, Any], None, None]:
         """Each item and what `call` answers in a worker process, in the order in which they end."""
         left, losses = dict(enumerate(items)), 0
         while left:
             self._executor = self._executor or self._started()
-            tasks = {self._executor.submit(call, item): place for place, item in left.items()}
+            tasks = {
+                self._executor.submit(in_worker, call, item): place for place, item in left.items()
+            }
             broken = False
             try:
                 for done in as_completed(tasks):
@@ -394,6 +328,14 @@ class Workers:
             self._executor = None
 
     def _started(self) -> Executor:
-        """New worker processes."""
+        """New worker processes, with copies of the reference in which no tensor is loaded yet."""
+        reference = self._bench.reference
+        fresh = replace(
+            reference,
+            checkpoint=replace(reference.checkpoint),
+            variations=replace(reference.variations),
+        )
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.count, context, start_worker, (self._plan.threads,))
+        return ProcessPoolExecutor(
+            self.count, context, start_worker, (fresh, torch.get_num_threads())
+        )

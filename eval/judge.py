@@ -1,8 +1,8 @@
 """Figures of clips compared with the gates: SHIP, REJECT, or UNDECIDED when the clips cannot tell.
-Nothing is measured here (quantize/sources.py).
+Nothing is measured here.
 
     results = [judge_clip(comparison, subject, clip) for clip in clips]
-    decided("w8", results).decision.verdict
+    decided(gates_for("w8"), results).verdict
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
 over clips (seeded) lies on one side of the limit. A worst clip is a fact: it breaks its gate by
@@ -18,7 +18,7 @@ from scipy.stats import t as student
 
 from kokoro_ane.core.contract import DEVICE, NUMERIC
 from kokoro_ane.eval.execution import ClipResult
-from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST, Gate, gates_for
+from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST, Gate
 from kokoro_ane.eval.metrics.catalog import METRICS
 
 SHIP, REJECT, UNDECIDED = ("SHIP", "REJECT", "UNDECIDED")
@@ -58,11 +58,6 @@ class Check:
     low: float | None = None
     high: float | None = None
 
-    @property
-    def passed(self) -> bool:
-        """Whether the gate certainly holds; with a missing figure it never does."""
-        return self.state == HOLDS
-
     def complaint(self) -> str:
         """Say what was missed or is not sure, by how much, and why that matters."""
         if self.state == MISSING:
@@ -80,17 +75,59 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """SHIP, REJECT or UNDECIDED, with every check and the reasons in words."""
+class Judgement:
+    """SHIP, REJECT or UNDECIDED, with every check, the reasons in words and every measured clip."""
 
     verdict: str
     checks: tuple[Check, ...]
     reasons: tuple[str, ...]
+    clips: tuple[ClipResult, ...] = ()
 
     @property
     def broken(self) -> tuple[str, ...]:
         """The names of the gates that were measured and missed."""
         return tuple(check.gate.name for check in self.checks if check.state == BROKEN)
+
+    def summary(self) -> dict[str, dict[str, float | None]]:
+        """Mean and worst of each metric that was measured or has a gate, for the subject and for
+        the natural variation.
+        """
+        figures = [clip.figures for clip in self.clips if clip.defect is None]
+        variation = [clip.variation for clip in self.clips]
+        names = {check.gate.metric for check in self.checks}
+        names |= set(figures[0]) if figures else set()
+        return {
+            name: {
+                f"{prefix}{kind}": statistic(name, kind, clips)
+                for prefix, clips in (("", figures), ("variation_", variation))
+                for kind in (MEAN, WORST)
+            }
+            for name in METRICS
+            if name in names
+        }
+
+    def record(self) -> dict[str, Any]:
+        """Return the judgement as plain data."""
+        return {
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "broken": list(self.broken),
+            "checks": [
+                {
+                    "gate": check.gate.name,
+                    "value": check.value,
+                    "low": check.low,
+                    "high": check.high,
+                    "rule": check.gate.rule(check.limit),
+                    "moves": check.gate.multiple is not None,
+                    "state": check.state,
+                    "reason": check.gate.reason,
+                }
+                for check in self.checks
+            ],
+            "summary": self.summary(),
+            "clips": [asdict(clip) for clip in self.clips],
+        }
 
 
 def statistic(metric: str, kind: str, clips: Figures) -> float | None:
@@ -140,7 +177,7 @@ def decide(
     variation: Figures,
     defects: Sequence[str] = (),
     doubts: Sequence[str] = (),
-) -> Decision:
+) -> Judgement:
     """Compare the clips' figures with the gates.
 
     `variation`: the natural variation of the same clips. `defects`: clips that gave no audio.
@@ -155,14 +192,14 @@ def decide(
         if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
     ]
     if defects or broken:
-        return Decision(REJECT, checks, (*defects, *broken))
+        return Judgement(REJECT, checks, (*defects, *broken))
     open_ends = [c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
     open_ends += doubts
     if len(clips) < FEWEST_CLIPS:
         open_ends.insert(0, f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}")
     if open_ends:
-        return Decision(UNDECIDED, checks, tuple(open_ends))
-    return Decision(SHIP, checks, ("every gate holds",))
+        return Judgement(UNDECIDED, checks, tuple(open_ends))
+    return Judgement(SHIP, checks, ("every gate holds",))
 
 
 def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
@@ -190,65 +227,15 @@ def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
     return Check(gate, value, limit, state, *interval(values))
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Every measured clip, and the decision over them."""
-
-    method: str
-    clips: tuple[ClipResult, ...]
-    decision: Decision
-
-    @property
-    def figures(self) -> Figures:
-        """The figures of the clips without defect."""
-        return [clip.figures for clip in self.clips if clip.defect is None]
-
-    @property
-    def variation(self) -> Figures:
-        """The natural variation of every clip."""
-        return [clip.variation for clip in self.clips]
-
-    def summary(self) -> dict[str, dict[str, float | None]]:
-        """Mean and worst of each metric that was measured or has a gate, for the subject and for
-        the natural variation.
-        """
-        columns = {
-            "mean": (MEAN, self.figures),
-            "worst": (WORST, self.figures),
-            "variation_mean": (MEAN, self.variation),
-            "variation_worst": (WORST, self.variation),
-        }
-        names = {check.gate.metric for check in self.decision.checks}
-        names |= set(self.figures[0]) if self.figures else set()
-        return {
-            name: {column: statistic(name, *source) for column, source in columns.items()}
-            for name in METRICS
-            if name in names
-        }
-
-    def record(self) -> dict[str, Any]:
-        """Return the judgement as plain data."""
-        return {
-            "verdict": self.decision.verdict,
-            "reasons": list(self.decision.reasons),
-            "broken": list(self.decision.broken),
-            "checks": [check_record(check) for check in self.decision.checks],
-            "summary": self.summary(),
-            "clips": [asdict(clip) for clip in self.clips],
-        }
-
-
 def decided(
-    method: str,
+    gates: Sequence[Gate],
     results: Sequence[ClipResult],
     claim: str = NUMERIC,
     defects: Sequence[str] = (),
-    gates: Sequence[Gate] = (),
     stopped: str = "",
 ) -> Judgement:
-    """The decision over measured clips. `defects`: what is wrong with the package, whatever its
-    clips sound like. `gates`: where they are not those of a padded vocoder of that level.
-    `stopped`: why there are not all clips, which the last reason says.
+    """Compare measured clips with the gates. `defects`: what is wrong with the package, whatever
+    its clips sound like. `stopped`: why there are not all clips, which the last reason says.
     """
     sound = [clip for clip in results if clip.defect is None]
     silent = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
@@ -257,27 +244,12 @@ def decided(
         doubts.append(f"voices judged: {voices}, needed: at least {FEWEST_VOICES}")
     if claim == DEVICE:
         doubts.append(DEVICE_DOUBT)
-    decision = decide(
-        gates or gates_for(method),
+    judgement = decide(
+        gates,
         [clip.figures for clip in sound],
         [clip.variation for clip in sound],
         (*defects, *silent),
         doubts,
     )
-    if stopped:
-        decision = replace(decision, reasons=(*decision.reasons, stopped))
-    return Judgement(method, tuple(results), decision)
-
-
-def check_record(check: Check) -> dict[str, Any]:
-    """Return a check as plain data."""
-    return {
-        "gate": check.gate.name,
-        "value": check.value,
-        "low": check.low,
-        "high": check.high,
-        "rule": check.gate.rule(check.limit),
-        "state": check.state,
-        "passed": check.passed,
-        "reason": check.gate.reason,
-    }
+    reasons = (*judgement.reasons, *([stopped] if stopped else []))
+    return replace(judgement, reasons=reasons, clips=tuple(results))

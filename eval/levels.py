@@ -1,43 +1,47 @@
-"""One compression level for the release table: its package found or built, judged, and described.
+"""One level or product for the release table: found or built, judged, and described.
 
     level = judged_level(METHODS["w8"], "streaming", context)
     encoder = judged_encoder("w8g", context)
-    level.verdict, level.bytes, level.record["summary"]
+    product = judged_product("p6", "w8g", context)
+    level["verdict"], level["bytes"], level["summary"]
 
 Packages are built by the same commands a user types. A level that cannot be built stays in the
 table with the reason. Size, operations and the share of int8 are its manifest's, which the build
 wrote when it had checked the package; the forecast reads the package.
+
+A product is a level of the encoder in front of a level of the vocoder, judged from text to sound.
+For a release its vocoder is taken by BUILD/release/decision.json and its encoder by its own gates;
+a product with a vocoder that nobody judged is UNDECIDED, and its command is named.
 """
 
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import STREAMED
+from kokoro_ane.core.contract import BOTH, NUMERIC, STREAMED
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.core.staging import there
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
-from kokoro_ane.eval.facts import PackageFacts, facts_of
+from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
-from kokoro_ane.eval.judge import SHIP, UNDECIDED, Judgement, breaks, decided
-from kokoro_ane.eval.provenance import commit, withheld
+from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, decided
+from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.eval.store import clip_name
+from kokoro_ane.eval.store import clip_name, commit, withheld
+from kokoro_ane.g2p.alphabet import spoken_by
+from kokoro_ane.g2p.result import US
+from kokoro_ane.pipeline.decision_file import decision_for
 from kokoro_ane.pipeline.package_builds import build_package
+from kokoro_ane.pipeline.text_tables import TEXT_BYTES
+from kokoro_ane.pipeline.voice_file import first_voice_bytes
 from kokoro_ane.quantize.corpus import Utterance, within
-from kokoro_ane.quantize.locator import (
-    HALF,
-    built,
-    built_encoder,
-    options_for,
-)
+from kokoro_ane.quantize.locator import HALF, built, built_encoder, options_for, parse_level
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.registry import PACKAGE
@@ -48,111 +52,55 @@ NAMED = 3  # broken gates that a line names
 PRODUCT_SHARE = 0.95
 
 
-def full_record(
-    judgement: Judgement,
-    manifests: Sequence[Manifest],
-    context: JudgeContext,
-    size_bytes: int,
-    facts: PackageFacts | None = None,
-) -> dict[str, Any]:
-    """Provenance, decision, summary, what the package is, and every clip's figures. `manifests`: of
-    all that was executed, what was judged first.
+# A row of the release table, as BUILD/release/decision.json has it. `failed`: why there is no
+# package; then nothing else is known.
+Level = dict[str, Any]
+
+
+def problem_of(level: Level) -> str:
+    """Why a level does not ship: there is no package, the first broken gates and how many more
+    there are, or what is open; "" for a level that ships.
     """
-    reason, first, execution = withheld(context.checkpoint), manifests[0], context.execution
+    if level["failed"] or level["verdict"] == SHIP:
+        return level["failed"] or ""
+    broken = level["broken"]
+    if not broken:
+        return str(level["reasons"][0])
+    more = f" and {len(broken) - NAMED} more gates" if len(broken) > NAMED else ""
+    return ", ".join(broken[:NAMED]) + more
+
+
+def failed_level(name: str, title: str, why: str, unfit: str | None = None) -> Level:
+    """A level that there is no package of."""
     return {
-        "format": FORMAT,
-        "stage": execution.stage,
-        "method": judgement.method,
-        "releasable": reason is None and all(manifest.releasable for manifest in manifests),
-        "withheld": reason,
-        **judgement.record(),
-        "facts": asdict(facts) if facts else None,
-        "provenance": {
-            "package": first.package,
-            "package_sha256": first.package_sha256,
-            "packages": {manifest.package: manifest.package_sha256 for manifest in manifests},
-            "package_bytes": size_bytes,
-            "checkpoint": first.checkpoint,
-            "seed": context.reference.seed,
-            "precision": execution.precision,
-            "features": execution.features,
-            "set": context.texts,
-            "fewest_clips": FEWEST_CLIPS,
-            "variation": context.reference.variations.provenance
-            | {"clips": dict(Counter(clip.origin for clip in judgement.clips))},
-            "commit": commit(),
-            "libraries": context.store.key["libraries"],
-        },
+        "method": name,
+        "title": title,
+        "unfit_for_engine": unfit,
+        "failed": why,
+        "verdict": UNDECIDED,
+        "bytes": 0,
+        "facts": None,
     }
 
 
-def short_record(record: dict[str, Any], out: Path) -> dict[str, Any]:
-    """Return one line's worth: verdict, broken gates, summary, where the rest is."""
-    names = ("stage", "method", "verdict", "releasable", "broken", "reasons")
-    return {name: record[name] for name in names} | {
-        "summary": {
-            name: {
-                column: value if value is None else round(value, 4) for column, value in row.items()
-            }
-            for name, row in record["summary"].items()
-        },
-        "clips": len(record["clips"]),
-        "package_sha256": record["provenance"]["package_sha256"],
-        "file": str(out),
-    }
-
-
-@dataclass(frozen=True)
-class JudgedLevel:
-    """A row of the release table. `failed`: why there is no package; then nothing else is known."""
-
-    method: str
-    title: str
-    unfit: str | None = None
-    failed: str | None = None
-    manifest: Manifest | None = None
-    facts: PackageFacts | None = None
-    record: dict[str, Any] = field(default_factory=dict)
-    judgement: Judgement | None = None
-
-    @property
-    def verdict(self) -> str:
-        """SHIP, REJECT or UNDECIDED; a level without a package is undecided."""
-        return self.record.get("verdict", UNDECIDED)
-
-    @property
-    def problem(self) -> str:
-        """Why it does not ship: there is no package, the first broken gates and how many more there
-        are, or what is open; "" for a level that ships.
-        """
-        if self.failed or self.verdict == SHIP:
-            return self.failed or ""
-        broken = self.record["broken"]
-        if not broken:
-            return str(self.record["reasons"][0])
-        more = f" and {len(broken) - NAMED} more gates" if len(broken) > NAMED else ""
-        return ", ".join(broken[:NAMED]) + more
-
-    @property
-    def bytes(self) -> int:
-        """The size on disk."""
-        return self.facts.bytes if self.facts else 0
-
-
-def judged_levels(context: JudgeContext, names: Sequence[tuple[Method, str]]) -> list[JudgedLevel]:
-    """Judge every level of a method and a layout; a line on stderr tells when each is done."""
-    levels: list[JudgedLevel] = []
-    for method, layout in names:
+def judged_levels(
+    context: JudgeContext,
+    names: Sequence[tuple[Any, str]],
+    judge: Callable[[Any, str, JudgeContext], Level],
+) -> list[Level]:
+    """Judge every level or product by its two names; a line on stderr tells when each is done."""
+    levels: list[Level] = []
+    for name in names:
         start = time.monotonic()
-        levels.append(judged_level(method, layout, context))
-        outcome = levels[-1].failed or levels[-1].verdict
+        level = judge(*name, context)
+        levels.append(level)
         took = timedelta(seconds=round(time.monotonic() - start))
-        count = f"{len(levels)} of {len(names)} levels"
-        print(f"{levels[-1].method}: {outcome} ({took}; {count})", file=sys.stderr)
+        outcome, count = level["failed"] or level["verdict"], f"{len(levels)} of {len(names)}"
+        print(f"{level['method']}: {outcome} ({took}; {count} levels)", file=sys.stderr)
     return levels
 
 
-def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLevel:
+def judged_level(method: Method, layout: str, context: JudgeContext) -> Level:
     """Find or build the package, judge its clips (those measured before are read), read its facts.
 
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is
@@ -168,36 +116,35 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
         except (InputError, CheckFailed) as problem:
             failed = f"not built: {problem}"
     if failed:
-        return JudgedLevel(request.level, method.title, method.unfit_for_engine, failed)
+        return failed_level(request.level, method.title, failed, method.unfit_for_engine)
     return judged_package(method, request.verified(), context)
 
 
-def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
+def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> Level:
     """Judge a vocoder's package that is there. InputError for one that is not what its name says
     (runtimes/genuine.py).
     """
     require_genuine(manifest, level_name(method.name, manifest.layout))
     facts, wrong = cached_facts(manifest, context), wrong_channels(method, manifest, context)
-    return replace(
-        _judged(method.name, [manifest], context, wrong, facts),
-        method=manifest.level,
-        title=method.title,
-        unfit=method.unfit_for_engine,
-    )
+    return _judged(method.name, [manifest], context, wrong, facts) | {
+        "method": manifest.level,
+        "title": method.title,
+        "unfit_for_engine": method.unfit_for_engine,
+    }
 
 
-def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
+def judged_encoder(name: str, context: JudgeContext) -> Level:
     """Find or build an encoder's level, and judge it. Raises what built_encoder raises."""
     request = replace(context.request(HALF), encoder=name)
     paths = built_encoder(request, build_package if context.may_build else None)
     manifests = [Manifest.load(path) for path in paths]
     for manifest in manifests:
         manifest.verify()
-    execution = Execution.of(DECLARED, paths, ENCODER)
+    execution = Execution(DECLARED, paths, ENCODER)
     return _judged(name, manifests, replace(context, execution=execution))
 
 
-def judged_file(name: str, stage: str, context: JudgeContext) -> JudgedLevel:
+def judged_file(name: str, stage: str, context: JudgeContext) -> Level:
     """Judge a level before it is converted, in PyTorch. Raises what LevelFile.of raises."""
     # late, as below: what no package of a vocoder needs to be judged
     from kokoro_ane.eval.channel_gains import wrong_scales
@@ -209,58 +156,162 @@ def judged_file(name: str, stage: str, context: JudgeContext) -> JudgedLevel:
     return _judged(name, [file.manifest], context, wrong_scales(pairs))
 
 
+def released_product(encoder: str, vocoder: str, context: JudgeContext) -> Level:
+    """Judge an encoder alone, and in front of a vocoder where both ship alone. Raises InputError
+    for a vocoder that is not built.
+    """
+    clips = tuple(judged_clips(context.checkpoint, BOTH))
+    try:
+        alone = judged_encoder(encoder, replace(context, clips=clips, texts=BOTH, claim=NUMERIC))
+    except CheckFailed as problem:
+        return failed_level(f"{vocoder}+{encoder}", vocoder, f"encoder not built: {problem}")
+    return judged_product(vocoder, encoder, context, alone["verdict"])
+
+
+def judged_product(
+    vocoder: str, encoder: str, context: JudgeContext, encoder_alone: str | None = None
+) -> Level:
+    """One combination. `encoder_alone`: the verdict of the encoder; where it is given, only stages
+    that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
+    chain too; sizes are with one voice, the first.
+    """
+    checkpoint, (method, layout) = context.checkpoint, parse_level(vocoder)
+    manifest = context.request(method.name, layout).verified()
+    paths = context.request(encoder=encoder).encoders
+    encoders = [Manifest.load(path) for path in paths]
+    parts = {
+        "text": TEXT_BYTES[spoken_by(checkpoint.voices[0]) or US],
+        "encoder": sum(part.package_bytes for part in encoders),
+        "vocoder": manifest.package_bytes,
+        "voice": first_voice_bytes(checkpoint),
+    }
+    level = {
+        "failed": None,
+        "stages": {"encoder": encoder, "vocoder": vocoder},
+        "parts": parts,
+        "packages": {part.package: part.package_sha256 for part in (manifest, *encoders)},
+    }
+    if encoder_alone is not None:
+        level |= _alone(context, vocoder, manifest, encoder_alone)
+    name = f"{vocoder}+{encoder}"
+    if not level.get("reasons"):
+        execution = Execution(context.execution.precision, paths, PRODUCT)
+        level |= _judged(name, [manifest, *encoders], replace(context, execution=execution))
+    return level | {
+        "method": name,
+        "title": f"vocoder {vocoder}, encoder {encoder}",
+        "unfit_for_engine": method.unfit_for_engine,
+        "facts": cached_facts(manifest, context),
+        "bytes": sum(parts.values()),
+    }
+
+
+def _alone(
+    context: JudgeContext, vocoder: str, manifest: Manifest, encoder_alone: str
+) -> dict[str, Any]:
+    """The verdicts of both stages alone, and the reasons not to render them together."""
+    _, level = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
+    alone = {"encoder": encoder_alone, "vocoder": level["verdict"] if level else UNDECIDED}
+    reasons = [
+        f"the {stage} alone: {verdict}" for stage, verdict in alone.items() if verdict != SHIP
+    ]
+    if not level:
+        command = f"kokoro-ane release --methods {vocoder}"
+        reasons.insert(0, f"vocoder {vocoder} was not judged: `{command}` judges it")
+    return {
+        "alone": alone,
+        "verdict": REJECT if REJECT in alone.values() else UNDECIDED,
+        "reasons": reasons,
+        "broken": [],
+        "summary": {},
+    }
+
+
 def _judged(
     name: str,
     manifests: Sequence[Manifest],
     context: JudgeContext,
     wrong: Sequence[str] = (),
-    facts: PackageFacts | None = None,
-) -> JudgedLevel:
-    """`manifests`: of all that is executed, what is judged first."""
-    first, stage = manifests[0], context.execution.stage
-    gates = gates_for(name, first.layout, stage)
-    results, stopped = measured_clips(first.level, first, context, gates, wrong)
-    judgement = decided(name, results, context.claim, wrong, gates, stopped)
+    facts: Mapping[str, Any] | None = None,
+) -> Level:
+    """Judge what is executed. `manifests`: of all of it, what is judged first; `wrong`: its layers
+    that are not their parent's.
+    """
+    first, execution = manifests[0], context.execution
+    gates = gates_for(name, first.layout, execution.stage)
+    results, stopped = measured_clips(name, first, context, gates, wrong)
+    judgement = decided(gates, results, context.claim, wrong, stopped)
+    reason = withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
-    record = full_record(judgement, manifests, context, size_bytes, facts)
-    return JudgedLevel(name, f"{stage} {name}", None, None, first, facts, record, judgement)
+    return {
+        "format": FORMAT,
+        "stage": execution.stage,
+        "method": name,
+        "title": f"{execution.stage} {name}",
+        "unfit_for_engine": None,
+        "failed": None,
+        "bytes": size_bytes,
+        "releasable": reason is None and all(manifest.releasable for manifest in manifests),
+        "withheld": reason,
+        **judgement.record(),
+        "facts": facts,
+        "provenance": provenance(context)
+        | {
+            "package": first.package,
+            "package_sha256": first.package_sha256,
+            "packages": {manifest.package: manifest.package_sha256 for manifest in manifests},
+            "package_bytes": size_bytes,
+            "checkpoint": first.checkpoint,
+            "variation": context.reference.variations.provenance
+            | {"clips": dict(Counter(clip.origin for clip in results))},
+        },
+    }
 
 
-def cached_facts(manifest: Manifest, context: JudgeContext) -> PackageFacts:
+def provenance(context: JudgeContext) -> dict[str, Any]:
+    """Return what the figures were measured by and on, beside the package."""
+    return context.store.key | {
+        "precision": context.execution.precision,
+        "features": context.execution.features,
+        "set": context.texts,
+        "fewest_clips": FEWEST_CLIPS,
+        "commit": commit(),
+    }
+
+
+def cached_facts(manifest: Manifest, context: JudgeContext) -> dict[str, Any]:
     """Read the facts of a package once: the forecast takes seconds."""
     name = f"facts-{manifest.package_sha256[:16]}"
-    return PackageFacts(**context.store.figures(name, lambda: asdict(facts_of(manifest))))
+    return context.store.figures(name, lambda: asdict(facts_of(manifest)))
 
 
 def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
     """Layers of a compressed package whose channels have another scale than what they were made
-    from (eval/channel_gains.py). A padded package is read itself, beside its parent, and InputError
-    says where that is not in the build folder. The streaming layout's layers are multiplied as
-    their parent's are not, so its integers are read in the level's file, which the conversion holds
-    them equal to and which is made again where it is missing. Nothing is read of files that are no
-    packages.
+    from (eval/channel_gains.py). Nothing is read of files that are no packages.
     """
     if method.parent is None or manifest.package_path.suffix != PACKAGE:
         return []
-    from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
-
-    # read where the answer is not stored
     name = f"channels-{manifest.package_sha256[:16]}"
-    if manifest.layout in STREAMED:
+    # The streaming layout's layers are multiplied as their parent's are not, so its integers are
+    # read in the level's file, to which the conversion holds them equal and which is made again
+    # where it is missing. A padded package is read itself, beside its parent.
+    parent = None
+    if manifest.layout not in STREAMED:
+        parent = context.request(method.parent, manifest.layout).verified()
+        name += f"-{parent.package_sha256[:16]}"
+
+    def read() -> dict[str, Any]:
+        from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
+
+        if parent:
+            pairs = package_pairs(parent.package_path, manifest.package_path)
+            return {"wrong": wrong_scales(pairs, method.balances)}
         from kokoro_ane.quantize.compress import LevelFile
 
-        def wrong() -> dict[str, Sequence[str]]:
-            file = LevelFile.of(method.name, context.checkpoint, context.build, VOCODER)
-            return {"wrong": wrong_scales(file.level.pairs(file.plain))}
+        file = LevelFile.of(method.name, context.checkpoint, context.build, VOCODER)
+        return {"wrong": wrong_scales(file.level.pairs(file.plain))}
 
-        return context.store.figures(name, wrong)["wrong"]
-    parent = context.request(method.parent, manifest.layout).verified()
-    pairs = package_pairs(parent.package_path, manifest.package_path)
-    figures = context.store.figures(
-        f"{name}-{parent.package_sha256[:16]}",
-        lambda: {"wrong": wrong_scales(pairs, method.balances)},
-    )
-    return figures["wrong"]
+    return list(context.store.figures(name, read)["wrong"])
 
 
 def in_order(clips: Sequence[Utterance]) -> list[Utterance]:
@@ -293,7 +344,7 @@ def measured_clips(
     and so does the first one of a package with `defects`. `manifest`: the vocoder's, or the
     encoder's where that is judged; `name`: for the progress display.
     """
-    # Whatever was measured before is read; what is measured now is kept clip by clip, so that an
+    # Whatever was measured before is read; what is measured now is written clip by clip, so that an
     # interrupted run loses one clip at most.
     store, execution = context.store, context.execution
     clips = in_order(fitting(context.clips, execution.stage, manifest.buckets[-1]))

@@ -27,7 +27,7 @@ from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import staged, strangers
 from kokoro_ane.eval.judge import SHIP
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.reference import Reference, Renderer
+from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.report_figures import Record, digits_of, gated, judged_levels
 from kokoro_ane.quantize.corpus import Utterance
 
@@ -47,17 +47,17 @@ class Audition:
 
 
 def audition(
-    reference: Reference, packages: Mapping[str, Callable[[], Renderer]], clips: Sequence[Utterance]
+    reference: Reference, packages: Mapping[str, Callable[[], Any]], clips: Sequence[Utterance]
 ) -> list[Audition]:
-    """Render each clip by the reference and by every package. One package is open at a time:
-    fourteen took 6 GB.
+    """Render each clip by the reference and by every package. `packages`: what opens each. One is
+    open at a time: fourteen took 6 GB.
     """
-    inputs = {clip.id: reference.inputs(clip) for clip in clips}
     signals = {
         clip.id: {REFERENCE: reference.of(clip).reference.astype(np.float32)} for clip in clips
     }
-    for name, opened in packages.items():
-        package = opened()
+    inputs = {clip.id: reference.inputs(clip) for clip in clips}
+    for name, open_vocoder in packages.items():
+        package = open_vocoder()
         for clip in clips:
             signals[clip.id][name] = package.render(inputs[clip.id])
     return [Audition(clip, signals[clip.id]) for clip in clips]
@@ -84,18 +84,18 @@ def chosen_clips(
             "no clip of the decision is one that this checkpoint says: run `kokoro-ane release`"
             " again"
         )
-    fitting = [
+    left = [
         clip for clip in judged_clips if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S
     ] or judged_clips[:count]
-    chosen = [min(fitting, key=lambda clip: pesq[clip.id])]
-    while len(chosen) < min(count, len(fitting)):
-        left = [clip for clip in fitting if clip not in chosen]
-        chosen.append(
-            min(
-                left,
-                key=lambda clip: (sum(clip.voice == other.voice for other in chosen), clip.frames),
-            )
-        )
+    chosen: list[Utterance] = []
+
+    def worth(clip: Utterance) -> tuple[float, int]:
+        heard = [other.voice for other in chosen].count(clip.voice)
+        return (heard, clip.frames) if chosen else (pesq[clip.id], 0)
+
+    while left and len(chosen) < count:
+        chosen.append(min(left, key=worth))
+        left.remove(chosen[-1])
     return chosen
 
 
@@ -105,17 +105,12 @@ def sound_data(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[
 
     "difference": the player adds the reference's samples, and has the signal's own again.
     """
-    alone = {"flac": _flac(_samples(signal)), "difference": False}
-    if reference is None or len(reference) != len(signal):
-        return alone
-    difference = _samples(signal).astype(np.int32) - _samples(reference)
-    if np.abs(difference).max(initial=0) > FULL_SCALE:
-        return alone
-    return min(
-        alone,
-        {"flac": _flac(difference.astype(np.int16)), "difference": True},
-        key=lambda way: len(way["flac"]),
-    )
+    ways = [{"flac": _flac(_samples(signal)), "difference": False}]
+    if reference is not None:
+        difference = _samples(signal).astype(np.int32) - _samples(reference)
+        if np.abs(difference).max(initial=0) <= FULL_SCALE:
+            ways.append({"flac": _flac(difference.astype(np.int16)), "difference": True})
+    return min(ways, key=lambda way: len(str(way["flac"])))
 
 
 def _samples(signal: np.ndarray) -> np.ndarray:
@@ -127,15 +122,71 @@ def _flac(samples: np.ndarray) -> str:
     import soundfile
 
     with scratch() as folder:  # a stream of Python's would swallow Ctrl-C in its callbacks
-        soundfile.write(
-            folder / "x.flac",
-            samples,
-            SAMPLE_RATE_HZ,
-            format="FLAC",
-            subtype="PCM_16",
-            compression_level=1.0,
+        path = folder / "x.flac"
+        soundfile.write(path, samples, SAMPLE_RATE_HZ, compression_level=1.0)
+        return base64.b64encode(path.read_bytes()).decode()
+
+
+def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
+    """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then
+    the rejected from the smallest.
+    """
+    levels = [level for level in record["levels"] if level["method"] in auditions[0].signals]
+    names = [record["level"], *(best["level"] for best in record["bests"])]
+    names += [level["method"] for level in levels if level["verdict"] == SHIP]
+    names += [level["method"] for level in sorted(levels, key=lambda level: level["bytes"])]
+    playable = {level["method"] for level in levels}
+    return [name for name in dict.fromkeys(names) if name in playable]
+
+
+def player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str]]:
+    """Sounds, levels and metrics for the page's player, as JSON that no HTML reader takes for a
+    tag; and the levels that do not fit into the budget.
+    """
+    sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
+    spent = sum(len(clip[REFERENCE]["flac"]) for clip in sounds)
+    levels, left_out = list[str](), list[str]()
+    for name in order(record, auditions):
+        renditions = [sound_data(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
+        size = sum(len(rendition["flac"]) for rendition in renditions)
+        if spent + size > BUDGET_BYTES:
+            left_out.append(name)
+            continue
+        spent += size
+        levels.append(name)
+        for clip, rendition in zip(sounds, renditions, strict=True):
+            clip[name] = rendition
+    clips = []
+    for heard, sound in zip(auditions, sounds, strict=True):
+        results = {
+            level["method"]: clip
+            for level in judged_levels(record)
+            for clip in level["clips"]
+            if clip["id"] == heard.utterance.id
+        }
+        clips.append(
+            {
+                "id": heard.utterance.id,
+                "voice": heard.utterance.voice,
+                "text": heard.utterance.text,
+                "sounds": sound,
+                "figures": {
+                    name: clip["figures"] for name, clip in results.items() if name in sound
+                },
+                "seed": next(iter(results.values()))["variation"],
+            }
         )
-        return base64.b64encode((folder / "x.flac").read_bytes()).decode()
+    metrics = [
+        {
+            "name": name,
+            "title": METRICS[name].title,
+            "unit": METRICS[name].unit,
+            "digits": digits_of(name),
+        }
+        for name in gated(record)
+    ]
+    data = {"clips": clips, "levels": levels, "metrics": metrics}
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), left_out
 
 
 KEY, SHEET = "key.sealed", "sheet.csv"
@@ -219,65 +270,3 @@ def write_pack(folder: Path, heard: Sequence[Audition], levels: Sequence[str], s
             README.format(digest=hashlib.sha256(key).hexdigest()), encoding="utf-8"
         )
     return len(chosen)
-
-
-def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
-    """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then
-    the rejected from the smallest.
-    """
-    levels = [level for level in record["levels"] if level["method"] in auditions[0].signals]
-    names = [record["level"], *(best["level"] for best in record["bests"])]
-    names += [level["method"] for level in levels if level["verdict"] == SHIP]
-    names += [level["method"] for level in sorted(levels, key=lambda level: level["bytes"])]
-    playable = {level["method"] for level in levels}
-    return [name for name in dict.fromkeys(names) if name in playable]
-
-
-def packed(record: Record, auditions: Sequence[Audition]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The levels that fit into the budget, and each clip with its sounds and figures."""
-    sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
-    spent, levels = sum(len(clip[REFERENCE]["flac"]) for clip in sounds), []
-    for name in order(record, auditions):
-        renditions = [sound_data(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
-        size = sum(len(rendition["flac"]) for rendition in renditions)
-        if spent + size <= BUDGET_BYTES:
-            spent += size
-            levels.append(name)
-            for clip, rendition in zip(sounds, renditions, strict=True):
-                clip[name] = rendition
-    clips = [_clip(record, clip, made) for clip, made in zip(auditions, sounds, strict=True)]
-    return levels, clips
-
-
-def _clip(record: Record, audition: Audition, sounds: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a clip as the player reads it."""
-    utterance = audition.utterance
-    results = {
-        level["method"]: clip
-        for level in judged_levels(record)
-        for clip in level["clips"]
-        if clip["id"] == utterance.id
-    }
-    return {
-        "id": utterance.id,
-        "voice": utterance.voice,
-        "text": utterance.text,
-        "sounds": dict(sounds),
-        "figures": {name: clip["figures"] for name, clip in results.items() if name in sounds},
-        "seed": next(iter(results.values()))["variation"],
-    }
-
-
-def player_json(record: Record, levels: Sequence[str], sounds: Sequence[Any]) -> str:
-    """Sounds, levels and metrics for the player, as JSON that no HTML reader takes for a tag."""
-    metrics = [
-        {
-            "name": name,
-            "title": METRICS[name].title,
-            "unit": METRICS[name].unit,
-            "digits": digits_of(name),
-        }
-        for name in gated(record)
-    ]
-    data = {"clips": sounds, "levels": levels, "metrics": metrics}
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

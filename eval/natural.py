@@ -1,5 +1,5 @@
-"""The natural variation of a checkpoint as data: what the judge knows of the model before it looks
-at a level. Two thirds of a verdict would measure that again.
+"""The natural variation of a checkpoint as data: how far the fp32 model is from itself, measured
+before any level is judged. Two thirds of a verdict would measure it again.
 
     variations = Variations.of(checkpoint, seed=0)
     item = variations.find(VOCODER, clip.id, probe)  # None: measure it, then variations.keep(...)
@@ -32,7 +32,7 @@ import numpy as np
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import JUDGED, SECOND
-from kokoro_ane.core.data_files import sha256_of, sha256_of_json
+from kokoro_ane.core.data_files import read_json, readable, sha256_of, sha256_of_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged, write_json
@@ -49,7 +49,6 @@ LISTENERS = ("pesq", "pocketsphinx", "resemblyzer", "speechmos", "distillmos", "
 AGREE = 1e-6  # of the power of the reference: 60 dB
 PROBED, PROBED_VOWEL = 32, 8  # samples
 DIFFERS = {
-    "checkpoint": "is of another checkpoint",
     "texts": "is of other texts",
     "seed": "is of another seed",
     "metrics": "was measured by other metrics' code",
@@ -81,11 +80,11 @@ def variation_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Variations:
-    """Responsibilities: 1. whether the stored items are of this checkpoint and this code; 2. items
-    by clip, read or kept. It measures nothing.
+    """The natural variation by kind and clip: the items that the repository stores, where they are
+    of this checkpoint and this code, and those in the user's cache. It measures nothing.
 
     file: the stored items, None where they are not used. line: which are used, or why not.
-    folder: where items are kept that are measured here, None for nowhere.
+    folder: where items are written that are measured here, None for nowhere.
     """
 
     file: Path | None = None
@@ -98,13 +97,14 @@ class Variations:
         """The items of this checkpoint in the repository, or in the user's cache."""
         key = variation_key(checkpoint, seed)
         folder = cache_root() / "variation" / sha256_of_json(key)[:16]
-        entry, why = _entry(stored, key)
-        if entry is None:
+        try:
+            entry = _entry(stored, key)
+        except InputError as why:
             return cls(line=f"the natural variation is measured: {why}", folder=folder)
-        file = stored / str(entry["file"])
         counts = ", ".join(f"{kind} {count}" for kind, count in entry["clips"].items())
         line = f"the natural variation of {entry['checkpoint']} is stored ({counts} clips):"
-        return cls(file, entry["sha256"], f"{line} --fresh measures it again", folder)
+        line += " --fresh measures it again"
+        return cls(stored / entry["file"], entry["sha256"], line, folder)
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -113,8 +113,6 @@ class Variations:
 
     def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
         """An item and its origin; None where there is none of this reference."""
-        if clip.split("-")[0] not in SETS:
-            return None
         if (item := self._stored.get((kind, clip))) and agree(item["probe"], probe):
             return item, STORED
         path = self.path(kind, clip)
@@ -129,63 +127,62 @@ class Variations:
 
     def keep(self, kind: str, clip: str, item: Item) -> None:
         """Write an item to the user's cache. Where that fails a line on stderr says so."""
-        path = self.path(kind, clip)
-        if path is None or clip.split("-")[0] not in SETS:
-            return
-        keep_npz(path, item, "variation is", packed=True)
+        if path := self.path(kind, clip):
+            keep_npz(path, item, "variation is", packed=True)
 
     def path(self, kind: str, clip: str) -> Path | None:
-        """Where an item is kept that is measured here."""
-        return self.folder / kind / f"{clip}.npz" if self.folder else None
+        """Where an item is written that is measured here; the key holds the texts of the judged
+        sets only.
+        """
+        judged = clip.split("-")[0] in SETS
+        return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
     def kept(self) -> dict[tuple[str, str], Item]:
         """Every item that was measured here."""
         paths = sorted(self.folder.glob("*/*.npz")) if self.folder else []
         return {(path.parent.name, path.stem): read_npz(path) for path in paths}
 
-    @property
-    def unstored(self) -> "Variations":
-        """The same without what the repository stores."""
-        return Variations(folder=self.folder)
-
     @cached_property
     def _stored(self) -> Mapping[tuple[str, str], Item]:
         return unpacked(read_npz(self.file)) if self.file else {}
 
 
-def _entry(stored: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """What the index says of the stored items that fit the key, or why none is used."""
-    try:
-        entries = json.loads((stored / INDEX).read_bytes())["stored"]
+def _entry(stored: Path, key: Mapping[str, Any]) -> dict[str, Any]:
+    """What the index says of the stored items that fit the key. InputError says why none is
+    used.
+    """
+    with readable(stored / INDEX, "no stored one is used"):
+        entries = _entries(stored)
         fitting = [entry for entry in entries if entry["key"]["checkpoint"] == key["checkpoint"]]
         if not fitting:
             there = ", ".join(entry["checkpoint"] for entry in entries) or "nothing"
-            return None, f"no stored one is of this checkpoint (there is: {there})"
-        entry = fitting[0]
+            raise InputError(f"no stored one is of this checkpoint (there is: {there})")
+        entry: dict[str, Any] = fitting[0]
         name = f"the stored one of {entry['checkpoint']} ({entry['file']})"
         for part, words in DIFFERS.items():
             if entry["key"][part] != key[part]:
-                return None, f"{name} {words}"
+                raise InputError(f"{name} {words}")
         if sha256_of(stored / entry["file"]) != entry["sha256"]:
-            return None, f"{name} is not the one that was written, its SHA-256 differs"
-    except (OSError, ValueError, LookupError, TypeError) as problem:
-        return None, f"{stored / INDEX} cannot be read ({type(problem).__name__})"
-    return entry, ""
+            raise InputError(f"{name} is not the one that was written, its SHA-256 differs")
+    return entry
+
+
+def _entries(stored: Path) -> list[dict[str, Any]]:
+    """The index, an entry for each checkpoint."""
+    path = stored / INDEX
+    entries: list[dict[str, Any]] = read_json(path, "")["stored"] if path.is_file() else []
+    return entries
 
 
 def write_stored(
     stored: Path, checkpoint: Checkpoint, seed: int, items: Mapping[tuple[str, str], Item]
-) -> Path:
+) -> None:
     """Write the items of a checkpoint, and its entry in the index in place of an older one."""
     name = checkpoint.name.rpartition("/")[2]
     file = stored / f"{name}.npz"
     stored.mkdir(exist_ok=True)
     with staged(file) as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **packed(items))
-    try:
-        entries = json.loads((stored / INDEX).read_bytes())["stored"]
-    except (OSError, ValueError, LookupError, TypeError):
-        entries = []
     entry = {
         "checkpoint": name,
         "file": file.name,
@@ -193,9 +190,8 @@ def write_stored(
         "clips": dict(Counter(kind for kind, _ in items)),
         "key": variation_key(checkpoint, seed),
     }
-    others = [other for other in entries if other["checkpoint"] != name]
+    others = [other for other in _entries(stored) if other["checkpoint"] != name]
     write_json(stored / INDEX, {"stored": [*others, entry]})
-    return file
 
 
 def packed(items: Mapping[tuple[str, str], Item]) -> dict[str, np.ndarray]:
@@ -228,24 +224,15 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> Mapping[tuple[str, str], Item]
 
 
 def figures_item(figures: Mapping[str, float]) -> dict[str, np.ndarray]:
-    """Figures by name as arrays."""
-    return {"names": text_array(json.dumps(list(figures))), "values": np.array([*figures.values()])}
+    """Figures by name as arrays: names as the bytes of a JSON list, values in float64."""
+    names = np.frombuffer(json.dumps(list(figures)).encode(), np.uint8)
+    return {"names": names, "values": np.array([*figures.values()])}
 
 
 def figures_of(item: Item) -> dict[str, float]:
     """The figures that `figures_item` was given."""
-    names = json.loads(text_of(item["names"]))
+    names = json.loads(item["names"].tobytes())
     return dict(zip(names, map(float, item["values"]), strict=True))
-
-
-def text_array(text: str) -> np.ndarray:
-    """A text as an array [bytes] uint8."""
-    return np.frombuffer(text.encode(), np.uint8)
-
-
-def text_of(array: np.ndarray) -> str:
-    """The text that `text_array` was given."""
-    return array.tobytes().decode()
 
 
 def sound_probe(reference: np.ndarray, vowel: np.ndarray) -> np.ndarray:

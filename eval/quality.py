@@ -46,7 +46,7 @@ from kokoro_ane.runtimes.registry import (
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.eval.levels import JudgedLevel
+    from kokoro_ane.eval.levels import Level
     from kokoro_ane.eval.session import JudgeContext
 
 # flags that are the vocoder's alone, each with what it is elsewhere
@@ -95,11 +95,16 @@ def check_level(options: QualityOptions) -> None:
 
 def prepared(
     options: QualityOptions, checkpoint: "Checkpoint"
-) -> "tuple[str, Callable[[JudgeContext], JudgedLevel]]":
+) -> "tuple[str, Callable[[JudgeContext], Level]]":
     """The stem of the file of figures, and what judges the level; packages are built here or by
     that.
     """
-    from kokoro_ane.eval.levels import judged_encoder, judged_file, judged_package
+    from kokoro_ane.eval.levels import (
+        judged_encoder,
+        judged_file,
+        judged_package,
+        judged_product,
+    )
     from kokoro_ane.pipeline.package_builds import build_package
     from kokoro_ane.quantize.locator import (
         HALF,
@@ -118,14 +123,12 @@ def prepared(
     if stage == ENCODER:
         return f"encoder-{name}", partial(judged_encoder, name)
     if stage == PRODUCT:
-        from kokoro_ane.eval.product import judged_product
-
         vocoder, _, encoder = name.partition("+")
         method, layout = parse_level(vocoder, default_layout(checkpoint))
         request = replace(request, method=method.name, layout=layout)
         built(request, build_package)
         built_encoder(replace(request, method=HALF, encoder=encoder), build_package)
-        return f"product-{name}", partial(judged_product, vocoder=request.level, encoder=encoder)
+        return f"product-{name}", partial(judged_product, request.level, encoder)
     method, manifest = judged_manifest(options.runtime, request, build_package)
     stem = manifest.path.stem
     flags = (options.precision, options.features, options.runtime)
@@ -136,7 +139,7 @@ def prepared(
     )
 
 
-def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
+def judge_level(options: QualityOptions) -> "tuple[Level, Path]":
     """The level that the options name, built where it is missing, and the file that holds every
     clip's figures.
 
@@ -163,7 +166,7 @@ def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
     cache = options.build / "release" / "cache"
     with session(options, checkpoint, cache, may_build=True) as context:
         level = judge(context)
-    write_json(out, level.record, ours)
+    write_json(out, level, ours)
     return level, out
 
 
@@ -172,12 +175,16 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(QualityOptions, "kokoro-ane quality", __doc__, argv)
     level, out = judge_level(options)
-    from kokoro_ane.eval.levels import short_record
     from kokoro_ane.eval.terminal import meaning_of, print_judgement
 
     print_judgement(level, out)
-    report = short_record(level.record, out)
-    return conclude(options, report, exit_of(level.verdict), meaning_of(level))
+    names = ("stage", "method", "verdict", "releasable", "broken", "reasons", "summary")
+    report = {name: level[name] for name in names} | {
+        "clips": len(level["clips"]),
+        "package_sha256": level["provenance"]["package_sha256"],
+        "file": str(out),
+    }
+    return conclude(options, report, exit_of(level["verdict"]), meaning_of(level))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""The reference: the checkpoint's own speech, and the fp32 renders that every level is measured
-against.
+"""The reference: the checkpoint's own speech, and the fp32 renders that every level is compared
+with.
 
-    reference = Reference(checkpoint, seed=0, folder=None)
+    reference = Reference(checkpoint, seed=0)
     renders = reference.of(clip)  # the sentence, the same by three other seeds, a held vowel
 
 The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and
-identical for all renders; only the harmonic source's noise differs in the other seeds, which are
-rendered where nothing is stored of them (eval/natural.py). With a folder, the reference is kept
-there: a further level costs only its own execution.
+identical for all renders. Only the harmonic source's noise differs in the other seeds, which are
+rendered where nothing is stored of them (eval/natural.py). With a folder, the reference's renders
+are written there, and a further level costs only its own execution.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -42,96 +42,25 @@ if TYPE_CHECKING:
 
 HELD_FRAMES = 48  # 1.2 s, of which 0.8 s are measured
 OTHER_SEEDS = 3
+# whatever makes sound [600 F] of features: a package, or a model with a known error
+Render = Callable[[VocoderInputs], np.ndarray]
 
 
-class Renderer(Protocol):
-    """Whatever makes sound of features: a vocoder's package, or a model with a known error."""
-
-    def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """Render features as sound [600 F] float32."""
-
-
-@dataclass(frozen=True, eq=False)
-class ReferenceRenders:
-    """One sentence by the fp32 model [600 F] float64, and a held vowel of its voice [n]; what is
-    stored of other seeds, or else their renders.
-    """
-
-    text: str
-    reference: np.ndarray
-    pitch_hz: float
-    vowel: np.ndarray
-    heard: Heard | None
-    allowed: Allowance | None
-    render_seeds: Callable[[], tuple[tuple[np.ndarray, np.ndarray], ...]]
-
-    @cached_property
-    def probe(self) -> np.ndarray:
-        """By which stored items are known to be of this reference."""
-        return sound_probe(self.reference, self.vowel)
-
-    @cached_property
-    def seeds(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Sentence and vowel by each other seed."""
-        return self.render_seeds()
-
-    @cached_property
-    def sentence(self) -> Baseline:
-        """The sentence, without other seeds."""
-        return Baseline(self.reference, (), self.text, self.heard)
-
-    @cached_property
-    def baseline(self) -> Baseline:
-        """The sentence, with what other seeds allow."""
-        if self.allowed is not None:
-            return replace(self.sentence, allowed=self.allowed)
-        return self._seeded
-
-    @cached_property
-    def _seeded(self) -> Baseline:
-        """The sentence, with its other seeds."""
-        return replace(self.sentence, other_seeds=tuple(sentence for sentence, _ in self.seeds))
-
-    def trial(self, test: np.ndarray, vowel: np.ndarray, clock: np.ndarray | None = None) -> Trial:
-        """A subject's sentence and vowel against the fp32 model's; `clock`: the fp32 model on the
-        subject's own features.
-        """
-        return self._trial(self.baseline, test, vowel, clock)
-
-    def seed_trials(self) -> list[Trial]:
-        """Return each other seed as if it were judged, against the ones that are left."""
-        return [
-            self._trial(self._seeded.without(seed), *signals)
-            for seed, signals in enumerate(self.seeds)
-        ]
-
-    def _trial(
-        self,
-        sentence: Baseline,
-        test: np.ndarray,
-        vowel: np.ndarray,
-        clock: np.ndarray | None = None,
-    ) -> Trial:
-        tone = Tone(self.pitch_hz, self.vowel, vowel)
-        return Trial(self.reference, test, (), tone, sentence.text, sentence, clock)
-
-
+@dataclass(eq=False)
 class Reference:
-    """Responsibilities: 1. inputs of a clip and of its held vowel; 2. their fp32 renders, once. It
-    judges nothing.
+    """The fp32 model of a checkpoint: inputs of a clip and of its held vowel, and their renders.
+
+    seed: of the noise. folder: where renders are written. variations: what is stored of the natural
+    variation.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        seed: int,
-        folder: Path | None = None,
-        variations: Variations | None = None,
-    ) -> None:
-        self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
-        self.variations = variations or Variations()
-        self._renders: dict[str, ReferenceRenders] = {}  # by clip
-        self._last: tuple[Utterance, VocoderInputs] | None = None  # the clip in work
+    checkpoint: Checkpoint
+    seed: int
+    folder: Path | None = None
+    variations: Variations = field(default_factory=Variations)
+    _renders: "dict[str, ReferenceRenders]" = field(default_factory=dict, init=False)  # by clip
+    # the clip that was encoded last
+    _last: tuple[Utterance, VocoderInputs] | None = field(default=None, init=False)
 
     @cached_property
     def vocoder(self) -> Vocoder:
@@ -167,13 +96,26 @@ class Reference:
         spectrum = self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
         return replace(inputs, spectrum=spectrum)
 
+    @torch.no_grad()
     def vowel_inputs(
         self, utterance: Utterance, other_seed: int = 0
     ) -> tuple[VocoderInputs, float]:
-        """Return the features of a clip's held vowel, and its F0 in Hz."""
-        return held_vowel(
-            utterance, self._features(utterance), self.vocoder, self.seed + other_seed
-        )
+        """Return the features of a clip's held vowel, for THD+N, and its F0 in Hz: the loudest
+        voiced column of the clip, drawn out at the nearest pitch that has whole periods in the
+        measured window.
+        """
+        # Of 80 columns a second, the one at which the voice is clearest: its text features, pitch
+        # and energy are held for the whole of the vowel.
+        loudest = int(np.argmax(np.where(utterance.f0_hz > 0, utterance.energy, -np.inf)))
+        pitch_hz = min(TONE_PITCHES_HZ, key=lambda hz: abs(hz - float(utterance.f0_hz[loudest])))
+        f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)
+        energy = torch.full_like(f0_hz, float(utterance.energy[loudest]))
+        inputs = self._features(utterance)
+        # [1, hidden, F]
+        asr = inputs.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)
+        noise = gaussian_noise(HELD_FRAMES, self.seed + other_seed)
+        spectrum = self.vocoder.generator.m_source.spectrum(f0_hz, noise)
+        return VocoderInputs(asr, f0_hz, energy, inputs.style, spectrum), pitch_hz
 
     def clock(self, inputs: VocoderInputs) -> np.ndarray:
         """The fp32 render of features that are not the reference's own [600 F] float64."""
@@ -184,86 +126,113 @@ class Reference:
         vowel.
         """
         if self._last is None or self._last[0] is not utterance:
-            self._last = (
-                utterance,
-                vocoder_inputs(
-                    self.checkpoint, self.vocoder, self._text_encoder, utterance, self.seed
-                ),
+            inputs = vocoder_inputs(
+                self.checkpoint, self.vocoder, self._text_encoder, utterance, self.seed
             )
+            self._last = utterance, inputs
         return self._last[1]
 
-    def of(self, utterance: Utterance) -> ReferenceRenders:
-        """The renders of one clip: kept in memory, and read from the folder when they are there."""
+    def of(self, utterance: Utterance) -> "ReferenceRenders":
+        """The renders of one clip, from memory, from the folder, or made."""
         if utterance.id not in self._renders:
-            self._renders[utterance.id] = self._read_or_rendered(utterance)
+            signals = self._signals(utterance)
+            reference, vowel = (signals[name].astype(np.float64) for name in ("reference", "vowel"))
+            pitch_hz = float(signals["pitch_hz"])
+            self._renders[utterance.id] = ReferenceRenders(
+                self, utterance, reference, vowel, pitch_hz
+            )
         return self._renders[utterance.id]
 
     def forget(self, utterance: Utterance) -> None:
         """Take the renders of a clip out of memory."""
         self._renders.pop(utterance.id, None)
 
-    def _read_or_rendered(self, utterance: Utterance) -> ReferenceRenders:
+    def _signals(self, utterance: Utterance) -> dict[str, np.ndarray]:
+        """The sentence [600 F] float32, the vowel [n] and its pitch in Hz, read or rendered."""
         path = self.folder / f"{utterance.id}.npz" if self.folder else None
-        if path is None or not path.is_file():
-            signals = self._rendered(utterance)
-            if path is not None:
-                # By rename: a file that is there is whole.
-                with staged(path) as aside, aside.open("wb") as stream:
-                    np.savez(stream, allow_pickle=False, **signals)
-        else:
-            signals = read_npz(path, "; delete it and it is rendered again")
-        reference, vowel = (signals[name].astype(np.float64) for name in ("reference", "vowel"))
-        probe = sound_probe(reference, vowel)
-        heard = self.variations.find(HEARING, utterance.id, probe)
-        allowed = self.variations.find(VOCODER, utterance.id, probe)
-        return ReferenceRenders(
-            utterance.text,
-            reference,
-            float(signals["pitch_hz"]),
-            vowel,
-            Heard.read(heard[0]) if heard else None,
-            Allowance.read(allowed[0]) if allowed else None,
-            partial(self._rendered_seeds, utterance),
-        )
-
-    def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
-        """A signal [600 F] float32, the vowel's [n], its pitch in Hz."""
+        if path and path.is_file():
+            return read_npz(path, "; delete it and it is rendered again")
         vowel, pitch_hz = self.vowel_inputs(utterance)
-        return {
+        signals = {
             "reference": render_reference(self.vocoder, self.inputs(utterance)),
             "vowel": render_reference(self.vocoder, vowel),
             "pitch_hz": np.asarray(pitch_hz),
         }
+        if path:
+            # By rename: a file that is there is whole.
+            with staged(path) as aside, aside.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, **signals)
+        return signals
 
-    def _rendered_seeds(self, utterance: Utterance) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+
+@dataclass(frozen=True, eq=False)
+class ReferenceRenders:
+    """One clip by the fp32 model: the sentence [600 F] float64, a held vowel of its voice [n] and
+    the vowel's pitch; what is stored of other seeds, or else their renders.
+    """
+
+    model: Reference
+    clip: Utterance
+    reference: np.ndarray
+    vowel: np.ndarray
+    pitch_hz: float
+
+    @cached_property
+    def probe(self) -> np.ndarray:
+        """What tells whether a stored item is of this reference."""
+        return sound_probe(self.reference, self.vowel)
+
+    @cached_property
+    def seeds(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Sentence and vowel by each other seed."""
+        model, clip = self.model, self.clip
         return tuple(
             (
-                self.clock(self.inputs(utterance, other_seed)),
-                self.clock(self.vowel_inputs(utterance, other_seed)[0]),
+                model.clock(model.inputs(clip, other_seed)),
+                model.clock(model.vowel_inputs(clip, other_seed)[0]),
             )
             for other_seed in range(1, OTHER_SEEDS + 1)
         )
 
+    @cached_property
+    def sentence(self) -> Baseline:
+        """The sentence, without other seeds."""
+        stored = self.model.variations.find(HEARING, self.clip.id, self.probe)
+        heard = Heard.read(stored[0]) if stored else None
+        return Baseline(self.reference, (), self.clip.text, heard)
 
-@torch.no_grad()
-def held_vowel(
-    utterance: Utterance, inputs: VocoderInputs, vocoder: Vocoder, seed: int
-) -> tuple[VocoderInputs, float]:
-    """Inputs of the clip's held vowel, for THD+N, with the noise of `seed`, and its F0 in Hz.
+    @cached_property
+    def baseline(self) -> Baseline:
+        """The sentence, with what other seeds allow."""
+        stored = self.model.variations.find(VOCODER, self.clip.id, self.probe)
+        if stored is None:
+            return self._seeded
+        return replace(self.sentence, allowed=Allowance.read(stored[0]))
 
-    The loudest voiced column of the clip, drawn out at the nearest pitch that has whole periods in
-    the measured window.
-    """
-    # The column, of 80 a second, at which the voice is clearest: its text features, pitch and
-    # energy are held for the whole of the vowel.
-    loudest = int(np.argmax(np.where(utterance.f0_hz > 0, utterance.energy, -np.inf)))
-    pitch_hz = min(TONE_PITCHES_HZ, key=lambda hz: abs(hz - float(utterance.f0_hz[loudest])))
-    f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)
-    energy = torch.full_like(f0_hz, float(utterance.energy[loudest]))
-    # [1, hidden, F]
-    asr = inputs.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)
-    spectrum = vocoder.generator.m_source.spectrum(f0_hz, gaussian_noise(HELD_FRAMES, seed))
-    return VocoderInputs(asr, f0_hz, energy, inputs.style, spectrum), pitch_hz
+    @cached_property
+    def _seeded(self) -> Baseline:
+        """The sentence, with its other seeds."""
+        return replace(self.sentence, other_seeds=tuple(sentence for sentence, _ in self.seeds))
+
+    def trial(
+        self,
+        test: np.ndarray,
+        vowel: np.ndarray,
+        clock: np.ndarray | None = None,
+        sentence: Baseline | None = None,
+    ) -> Trial:
+        """Compare a subject's sentence and vowel with the fp32 model's. `clock`: the fp32 model on
+        the subject's own features; `sentence`: where it is not the baseline.
+        """
+        tone, sentence = Tone(self.pitch_hz, self.vowel, vowel), sentence or self.baseline
+        return Trial(self.reference, test, (), tone, sentence.text, sentence, clock)
+
+    def seed_trials(self) -> list[Trial]:
+        """Return each other seed as if it were judged, against the ones that are left."""
+        return [
+            self.trial(test, vowel, sentence=self._seeded.without(seed))
+            for seed, (test, vowel) in enumerate(self.seeds)
+        ]
 
 
 def judged_clips(

@@ -28,7 +28,6 @@ from mlprogram.examine.rules import load_rules
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.decision import Choice
-    from kokoro_ane.eval.levels import JudgedLevel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +47,6 @@ class ReleaseOptions(SessionOptions):
     chip: str = option("chip of the Neural Engine column", "m4")
     no_build: bool = option("judge only the packages that are there", False)
     out: Path | None = option("folder for decision, report and cache (default: BUILD/release)")
-
-
-@dataclass(frozen=True)
-class Released:
-    """choice: the level that was named, and why. levels: all that were judged. record: the whole
-    decision. file: where it stands.
-    """
-
-    choice: "Choice"
-    levels: "list[JudgedLevel]"
-    record: dict[str, Any]
-    file: Path
 
 
 def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
@@ -93,8 +80,9 @@ def shipping_vocoders(build: Path, layout: str) -> list[tuple[Method, str]]:
     return fit or [parse_level("fp16", layout)]
 
 
-def release(options: ReleaseOptions) -> Released:
-    """Judge every level, or every product, and choose.
+def release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Path]":
+    """Judge every level, or every product, and choose: the choice, the whole decision, and its
+    file.
 
     Raises InputError: an unknown name, no level that could be judged.
     """
@@ -110,21 +98,21 @@ def release(options: ReleaseOptions) -> Released:
     named = levels_of(options, options.layout or default_layout(checkpoint))
     names: Any = products_of(options, named) if options.product else named
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from kokoro_ane.eval.decision import choose, decision_record
-        from kokoro_ane.eval.levels import judged_levels
-        from kokoro_ane.eval.product import judged_products, product_record
-        from kokoro_ane.eval.provenance import withheld
-    judged, record_of = (
-        (judged_products, product_record) if options.product else (judged_levels, decision_record)
-    )
+        from kokoro_ane.eval.decision import choose, decision_record, product_record
+        from kokoro_ane.eval.levels import judged_level, judged_levels, released_product
+        from kokoro_ane.eval.store import withheld
+    judge: Any = released_product if options.product else judged_level
+    record_of = product_record if options.product else decision_record
     with session(options, checkpoint, cache, not options.no_build) as context:
-        levels = judged(context, names)
-        if all(level.failed for level in levels):
-            raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
+        levels = judged_levels(context, names, judge)
+        if all(level["failed"] for level in levels):
+            raise InputError(
+                f"no level could be judged; {levels[0]['method']}: {levels[0]['failed']}"
+            )
         choice = choose(levels, withheld(checkpoint))
-        record = record_of(levels, choice, context) | {"chip": options.chip}
+        record = record_of(levels, choice, context, options.chip)
     write_json(out, record, ours)
-    return Released(choice, levels, record, out)
+    return choice, record, out
 
 
 @command
@@ -132,22 +120,25 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     chips = tuple(load_rules().chips)
     options = parse(ReleaseOptions, "kokoro-ane release", __doc__, argv, chip=chips)
-    released = release(options)
+    choice, record, file = release(options)
     from kokoro_ane.eval.terminal import print_products, print_release
 
-    choice, show = released.choice, print_products if options.product else print_release
-    show(released.levels, choice, released.record)
+    if options.product:
+        print_products(record)
+    else:
+        print_release(record)
+    levels = record["products" if options.product else "levels"]
     short = {
         "verdict": choice.verdict,
         "level": choice.level,
         "releasable": choice.releasable,
         "reason": choice.reason,
-        "levels": {level.method: level.verdict for level in released.levels},
-        "file": str(released.file),
+        "levels": {level["method"]: level["verdict"] for level in levels},
+        "file": str(file),
     }
     code = exit_of(choice.verdict, choice.releasable)
     released_level = "nothing" if code else choice.level
-    meaning = f"{released_level} may be released; every figure is in {released.file}"
+    meaning = f"{released_level} may be released; every figure is in {file}"
     return conclude(options, short, code, meaning)
 
 

@@ -12,9 +12,9 @@ neighbouring style rows).
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from kokoro_ane.eval.natural import (
     figures_of,
     prosody_probe,
 )
-from kokoro_ane.eval.reference import Reference, Renderer
+from kokoro_ane.eval.reference import Reference, Render
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -56,6 +56,11 @@ SCALED = (
 HEARD = (*SCALED, "level_db", "word_errors_added", "dnsmos_loss", "distillmos_loss")
 
 
+def no_sound() -> np.ndarray:
+    """No samples [0]."""
+    return np.zeros(0)
+
+
 @dataclass(frozen=True, eq=False)
 class Rendition:
     """What a subject makes of one clip: sound, prosody or both; `defect` where it is neither.
@@ -65,10 +70,10 @@ class Rendition:
     [n] frames of each token; prosody: on the alignment of the clip's own durations.
     """
 
-    samples: np.ndarray | None = None
-    vowel: np.ndarray | None = None
+    samples: np.ndarray = field(default_factory=no_sound)
+    vowel: np.ndarray = field(default_factory=no_sound)
     clock: np.ndarray | None = None
-    durations: np.ndarray | None = None
+    durations: np.ndarray = field(default_factory=no_sound)
     prosody: Encoded | None = None
     defect: str | None = None
 
@@ -132,14 +137,14 @@ class VocoderSubject:
     """A vocoder that renders the reference's features, or those of a reader."""
 
     reference: Reference
-    vocoder: Renderer
+    vocoder: Render
     reader: Reader | None = None
 
     def render(self, clip: Utterance) -> Rendition:
         """Render the sentence, and the held vowel."""
         inputs = self.reader.inputs(clip)[1] if self.reader else self.reference.inputs(clip)
-        samples = self.vocoder.render(inputs).astype(np.float64)
-        vowel = self.vocoder.render(self.reference.vowel_inputs(clip)[0]).astype(np.float64)
+        samples = self.vocoder(inputs).astype(np.float64)
+        vowel = self.vocoder(self.reference.vowel_inputs(clip)[0]).astype(np.float64)
         return Rendition(samples, vowel, self.reference.clock(inputs) if self.reader else None)
 
 
@@ -165,21 +170,20 @@ class ProductSubject:
     """A vocoder that speaks what a reader reads, in the time that the reader gives it."""
 
     reader: Reader
-    vocoder: Renderer
+    vocoder: Render
 
     def render(self, clip: Utterance) -> Rendition:
         """Render sound in its own durations."""
         try:
             durations, inputs = self.reader.inputs(clip)
-            samples = self.vocoder.render(inputs).astype(np.float64)
+            samples = self.vocoder(inputs).astype(np.float64)
             clock = self.reader.reference.clock(inputs)
         except InputError as problem:
             return Rendition(defect=str(problem))
         return Rendition(samples, clock=clock, durations=durations)
 
 
-@dataclass(frozen=True)
-class Natural:
+class Natural(NamedTuple):
     """The natural variation of a clip (eval/metrics/catalog.py, spread), and where it is from."""
 
     figures: dict[str, float]
@@ -187,55 +191,55 @@ class Natural:
 
 
 class Comparison(ABC):
-    """How renditions of one stage are compared with the fp32 model's."""
+    """How renditions of one stage are compared with the fp32 model's, by every metric or by those
+    of `only`.
+    """
 
     stage: str
-    # in words, for tables; two metrics that tell most
-    scale: str
-    shown: tuple[str, str]
+    scale: str  # what the natural variation is, in words
+    shown: tuple[str, str]  # the two metrics that tell most
 
-    def __init__(self, reference: Reference) -> None:
-        self.reference = reference
+    def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
+        self.reference, self.only = reference, only
 
+    @abstractmethod
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
         """Return what makes a rendition unfit to be measured, or None."""
-        return rendition.defect
 
     @abstractmethod
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
-        """Measure a rendition without defect by every metric, or by those of `only`."""
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
+        """Measure a rendition without defect."""
 
     @abstractmethod
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Yield figures of the fp32 model as it could as well have spoken."""
 
-    def spread(self, rows: Sequence[dict[str, float]]) -> dict[str, float]:
-        """The natural variation, of the neighbours' figures."""
-        return spread(rows)
-
-    def natural(self, clip: Utterance, only: Sequence[str] = ()) -> Natural:
-        """The natural variation, stored or measured; in every metric, or in those of `only`."""
+    def natural(self, clip: Utterance) -> Natural:
+        """The natural variation, stored or measured."""
         variations, probe = self.reference.variations, self.probe(clip)
         if stored := variations.find(self.stage, clip.id, probe):
             item, origin = stored
             figures = figures_of(item)
-            names = [name for name in figures if not only or name.split()[0] in only]
+            names = [name for name in figures if not self.only or name.split()[0] in self.only]
             return Natural({name: figures[name] for name in names}, origin)
-        figures = self.spread(list(self.neighbours(clip, only)))
-        if not only:
-            for kind, item in self.items(clip, figures).items():
+        figures = spread(list(self.neighbours(clip)))
+        if self.stage == PRODUCT:
+            # no worst clip of a product has a limit in variations
+            figures = {name: value for name, value in figures.items() if name in METRICS}
+        if not self.only:
+            for kind, item in self.items(clip, figures_item(figures)).items():
                 variations.keep(kind, clip.id, {"probe": probe, **item})
         return Natural(figures)
 
     def probe(self, clip: Utterance) -> np.ndarray:
-        """By what a stored item is known to be of the fp32 model's clip: samples of its sound."""
+        """What tells whether a stored item is of the fp32 model's clip: samples of its sound."""
         return self.reference.of(clip).probe
 
-    def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
-        """What is kept of a clip whose natural variation was measured, by kind."""
-        return {self.stage: figures_item(figures)}
+    def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
+        """What is stored of a clip whose natural variation was measured, by kind: for sound with
+        what is heard in the reference.
+        """
+        return {self.stage: figures, HEARING: self.reference.of(clip).sentence.heard.plain()}
 
 
 class VocoderComparison(Comparison):
@@ -251,26 +255,21 @@ class VocoderComparison(Comparison):
             rendition.vowel, renders.vowel
         )
 
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure sound."""
-        assert rendition.samples is not None
-        assert rendition.vowel is not None
         renders = self.reference.of(clip)
-        return measure(renders.trial(rendition.samples, rendition.vowel, rendition.clock), only)
+        return measure(
+            renders.trial(rendition.samples, rendition.vowel, rendition.clock), self.only
+        )
 
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure each other seed as if it were judged, against the ones that are left."""
-        return (measure(trial, only) for trial in self.reference.of(clip).seed_trials())
+        return (measure(trial, self.only) for trial in self.reference.of(clip).seed_trials())
 
-    def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
-        """What other seeds allow, too, and what is heard in the reference."""
-        baseline = self.reference.of(clip).baseline
-        return {
-            VOCODER: figures_item(figures) | baseline.allowance.plain(),
-            HEARING: baseline.heard.plain(),
-        }
+    def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
+        """What other seeds allow, too."""
+        allowed = self.reference.of(clip).baseline.allowance.plain()
+        return super().items(clip, {**figures, **allowed})
 
 
 class EncoderComparison(Comparison):
@@ -279,30 +278,35 @@ class EncoderComparison(Comparison):
     stage = ENCODER
     scale, shown = "fp32 with a neighbouring style row", ("f0_cents", "tokens_changed_percent")
 
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference)
+    def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
+        super().__init__(reference, only)
         self._prosody: dict[str, Encoded] = {}  # the fp32 model's, by clip
 
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
+    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
+        """Durations have to be whole frames, which the subject checks."""
+        return rendition.defect
+
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure prosody."""
-        assert rendition.durations is not None
         assert rendition.prosody is not None
         if clip.id not in self._prosody:
             self._prosody[clip.id] = Reader(self.reference).encoded(clip, clip.durations)
         curves = self._prosody[clip.id], rendition.prosody
-        return measure(ProsodyTrial(clip, rendition.durations, curves), only)
+        return measure(ProsodyTrial(clip, rendition.durations, curves), self.only)
 
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure the style rows of one phoneme more and less."""
         for step in ROW_STEPS:
             rendition = EncoderSubject(Reader(self.reference, step=step)).render(clip)
-            yield self.figures(clip, rendition, only)
+            yield self.figures(clip, rendition)
 
     def probe(self, clip: Utterance) -> np.ndarray:
         """Of the fp32 prosody."""
         return prosody_probe(clip.durations, clip.f0_hz)
+
+    def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
+        """Nothing is heard."""
+        return {ENCODER: figures}
 
 
 class ProductComparison(Comparison):
@@ -318,59 +322,45 @@ class ProductComparison(Comparison):
         """Durations have to be sound, and the audio as long as they say."""
         return rendition.defect or unlike(rendition.samples, rendition.clock)
 
-    def figures(
-        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
-    ) -> dict[str, float]:
+    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """How the vocoder rendered its features, how far the whole is from the fp32 chain, and the
         durations.
         """
-        assert rendition.samples is not None
-        assert rendition.durations is not None
-        # What the vocoder lost is measured on its own features: PESQ hears no other prosody there.
-        names, durations = only or (*OWN, *HEARD, *DURATIONS), rendition.durations
+        names, durations = self.only or (*OWN, *HEARD, *DURATIONS), rendition.durations
         figures = measure(ProsodyTrial(clip, durations), names)
+        # What the vocoder lost is measured on its own features: PESQ hears no other prosody there.
         if any(name in names for name in OWN):
             assert rendition.clock is not None
             figures |= measure(Trial(rendition.clock, rendition.samples), OWN)
-        heard = [name for name in names if name in HEARD]
-        if not heard:
-            return figures
-        renders = self.reference.of(clip)
-        retimed = Retimed(
-            renders.reference,
-            rendition.samples,
-            text=clip.text,
-            sentence=renders.sentence,
-            durations=(clip.durations.astype(np.int64), durations),
-        )
-        return figures | measure(retimed, heard)
+        if heard := [name for name in names if name in HEARD]:
+            renders = self.reference.of(clip)
+            retimed = Retimed(
+                renders.reference,
+                rendition.samples,
+                text=clip.text,
+                sentence=renders.sentence,
+                durations=(clip.durations.astype(np.int64), durations),
+            )
+            figures |= measure(retimed, heard)
+        return figures
 
-    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure the fp32 chain by the rows of one phoneme more and less."""
+        scaled = ProductComparison(self.reference, self.only or (*SCALED, *DURATIONS))
         for number, step in enumerate(ROW_STEPS, 1):
             durations, inputs = Reader(self.reference, step=step).inputs(clip, other_seed=number)
             rendition = Rendition(self.reference.clock(inputs), durations=durations)
-            yield self.figures(clip, rendition, only or (*SCALED, *DURATIONS))
-
-    def spread(self, rows: Sequence[dict[str, float]]) -> dict[str, float]:
-        """Return means alone: no worst clip of a product has a limit in variations."""
-        return {name: value for name, value in spread(rows).items() if name in METRICS}
-
-    def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
-        """What is heard in the reference, too."""
-        heard = self.reference.of(clip).sentence.heard.plain()
-        return {PRODUCT: figures_item(figures), HEARING: heard}
+            yield scaled.figures(clip, rendition)
 
 
 COMPARISONS: Mapping[str, type[Comparison]] = MappingProxyType(
-    {VOCODER: VocoderComparison, ENCODER: EncoderComparison, PRODUCT: ProductComparison}
+    {kind.stage: kind for kind in (VocoderComparison, EncoderComparison, ProductComparison)}
 )
 
 
-def unlike(signal: np.ndarray | None, reference: np.ndarray | None) -> str | None:
+def unlike(signal: np.ndarray, reference: np.ndarray | None) -> str | None:
     """What makes a signal no rendition of the reference, or None: a defect, another length."""
-    if signal is None or reference is None:
-        return "holds no sound"
+    assert reference is not None
     if len(signal) != len(reference):
         return f"holds {len(signal)} samples, the reference {len(reference)}"
     return defect(signal)

@@ -28,7 +28,6 @@ from kokoro_ane.core.staging import bytes_of
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.eval.reference import Renderer
 
 
 # in every page that this command wrote
@@ -49,7 +48,7 @@ class ReportOptions(CommandOptions):
 
 def judged_packages(
     record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path
-) -> "dict[str, Callable[[], Renderer]]":
+) -> "dict[str, Callable[[], Any]]":
     """What opens each judged package; InputError when one has changed since, or the checkpoint is
     another.
     """
@@ -64,7 +63,7 @@ def judged_packages(
             f" {checkpoint.content_sha256[:12]}"
         )
         raise InputError(f"{message}: give --checkpoint, or run `kokoro-ane release` again")
-    packages: dict[str, Callable[[], Renderer]] = {}
+    packages: dict[str, Callable[[], Any]] = {}
     for level in judged_levels(record):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:

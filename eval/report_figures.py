@@ -1,22 +1,32 @@
 """Figures of a release decision as its page and the terminal show them: digits, limits, intervals,
-and how much of a limit is used.
+how much of a limit is used, and where the marks of the page's two plots stand.
 
     figure(4.6351)                          # "4.64"
     check = tightest(level)                 # the gate that is nearest to its limit, or beyond it
     used(check)                             # 0.8: four fifths of what the limit allows
+    size_plot(record)                       # size against PESQ, each level's own gate
+    strip_plot(record, "mcd_db")            # every sentence of every level, with that level's gates
+
+eval/page/report.html.jinja draws the plots as SVG. Places across are percentages of the width, so
+that a plot fits a phone and a screen; heights, and what stands at a point, are in pixels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kokoro_ane.eval.gates import MEAN
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, ZERO
 
 DIGITS = 2
-# Metrics with a column in every table of levels; the second group only where the catalogue has it.
-SHOWN = ("pesq", "mcd_db")
-SHOWN_IF_MEASURED = ("word_errors_added", "local_spectrum_db", "speaker_distance")
+# Metrics with a column in every table of levels.
+SHOWN = ("pesq", "mcd_db", "word_errors_added", "local_spectrum_db", "speaker_distance")
+HEIGHT_PX, TOP_PX, BOTTOM_PX = 340, 26, 300  # of the size plot, and of the part that holds points
+PHONE_PX, LETTER_PX, LINE_PX = 330, 7.5, 16  # labels are placed so that they do not meet on a phone
+CROWDED = 8  # levels; where there are more, a label is the level's name alone
+LEFT, RIGHT = 9.0, 97.0  # percent of the width
 
 Record = Mapping[str, Any]  # a part of a decision, as JSON has it
+Box = tuple[float, float, float, float]  # left, top, right, bottom in px
 
 
 def figure(value: float | None, digits: int = DIGITS) -> str:
@@ -42,12 +52,6 @@ def statistic_of(check: Record) -> str:
 def limit_of(check: Record) -> float:
     """Return the limit of a check: ">= 4" -> 4, "within 0.5" -> 0.5."""
     return float(check["rule"].split()[-1])
-
-
-def limits_of(check: Record) -> tuple[float, ...]:
-    """Return where a gate lies on the metric's axis: one place, or two around zero."""
-    limit = limit_of(check)
-    return (-limit, limit) if METRICS[metric_of(check)].best == ZERO else (limit,)
 
 
 def interval_of(level: Record, metric: str) -> tuple[float, float] | None:
@@ -86,11 +90,6 @@ def whole_of(level: str) -> str:
     return f"{layout}{dash}fp16"
 
 
-def shown() -> tuple[str, ...]:
-    """List the metrics that have a column."""
-    return SHOWN + tuple(name for name in SHOWN_IF_MEASURED if name in METRICS)
-
-
 def judged_levels(record: Record) -> list[Record]:
     """List the levels that were measured."""
     return [level for level in record["levels"] if level.get("clips")]
@@ -105,3 +104,154 @@ def gated(record: Record) -> list[str]:
     """List every metric that has a gate, in the order of the gates."""
     checks = [check for level in judged_levels(record) for check in level["checks"]]
     return list(dict.fromkeys(metric_of(check) for check in checks))
+
+
+def strip_plot(record: Record, metric: str) -> dict[str, Any] | None:
+    """A row for the other seed and for each level: a dot a sentence, a bar at the mean, this
+    level's gates. None where nothing was measured.
+    """
+    digits, both = digits_of(metric), METRICS[metric].best == ZERO
+
+    def row(name: str, clips: Sequence[Record], checks: Sequence[Record]) -> dict[str, Any]:
+        values = [value for clip in clips if (value := clip.get(metric)) is not None]
+        mean = sum(values) / len(values) if values else None
+        checks = [check for check in checks if metric_of(check) == metric]
+        label = f"{name}: {len(values)} sentences, mean {figure(mean, digits)}"
+        limits = [f"{statistic_of(check)} {check['rule']}" for check in checks]
+        return {
+            "name": name,
+            "label": ", ".join([label, *limits]),
+            "dots": values,
+            "mean": mean,
+            "value": figure(mean, digits),
+            # where a gate lies on the metric's axis: one place, or two around zero
+            "gates": [
+                {"check": check, "at": sign * limit_of(check)}
+                for check in checks
+                for sign in ((-1, 1) if both else (1,))
+            ],
+        }
+
+    # Natural variation stands first, without gates: the scale for all other rows.
+    rows = [row("another seed", [clip["variation"] for clip in all_clips(record)], [])]
+    for level in judged_levels(record):
+        figures = [clip["figures"] for clip in level["clips"]]
+        rows.append(row(level["method"], figures, level["checks"]))
+    marks = [value for one in rows for value in one["dots"]]
+    marks += [gate["at"] for one in rows for gate in one["gates"]]
+    if not marks:
+        return None
+    low, high = _range(marks)
+    return {
+        "metric": METRICS[metric],
+        "rows": rows,
+        "x": lambda value: f"{100 * (value - low) / (high - low):.1f}",
+        "low": figure(low, digits),
+        "high": figure(high, digits),
+    }
+
+
+def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
+    """Size on disk against the mean, a whisker down to the worst sentence, a tick at the level's
+    own gate for the mean.
+    """
+    levels = [
+        level for level in judged_levels(record) if level["summary"][metric]["mean"] is not None
+    ]
+    gates = {
+        level["method"]: [
+            limit_of(check) for check in level["checks"] if check["gate"] == f"{metric} {MEAN}"
+        ]
+        for level in levels
+    }
+    heights = [level["summary"][metric][key] for level in levels for key in ("mean", "worst")]
+    low, high = _range([*heights, *(limit for limits in gates.values() for limit in limits)])
+    most_mb = max(level["bytes"] for level in levels) / 1e6 * 1.08
+
+    def x(megabytes: float) -> float:
+        return round(LEFT + (RIGHT - LEFT) * megabytes / most_mb, 2)
+
+    def y(value: float) -> float:
+        return round(BOTTOM_PX - (BOTTOM_PX - TOP_PX) * (value - low) / (high - low), 1)
+
+    # Boxes that no label may cover: first those of the points, then those of the labels so far.
+    boxes: list[Box] = []
+    for level in levels:
+        across, down = _px(x(level["bytes"] / 1e6)), y(level["summary"][metric]["mean"])
+        boxes.append((across - 6, down - 6, across + 6, down + 6))
+    points = []
+    for level in sorted(levels, key=lambda level: level["bytes"]):
+        row, name = level["summary"][metric], level["method"]
+        across, down = x(level["bytes"] / 1e6), y(row["mean"])
+        label = name if len(levels) > CROWDED else f"{name} {figure(row['mean'])}"
+        dx, dy, anchor = _free_place(_px(across), down, len(label) * LETTER_PX, boxes)
+        points.append(
+            {
+                "x": across,
+                "y": down,
+                "worst": f"{y(row['worst']) - down:.1f}",
+                "gates": [f"{y(limit) - down:.1f}" for limit in gates[name]],
+                "kind": level["verdict"].lower(),
+                "label": label,
+                "dx": dx,
+                "dy": dy,
+                "anchor": anchor,
+                # A label that had to move away has a line to its point.
+                "leader": f"{dx * 0.8:.1f}" if abs(dy) > LINE_PX / 2 else "",
+            }
+        )
+    return {
+        "metric": METRICS[metric],
+        "grid": [(f"{value:g}", y(value)) for value in _ticks(low, high)],
+        "ticks": [(f"{value:g}", x(value)) for value in _ticks(0.0, most_mb)],
+        "points": points,
+        "left": LEFT,
+        "right": RIGHT,
+        "bottom": BOTTOM_PX,
+        "height": HEIGHT_PX,
+    }
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.1
+    return low - margin, high + margin
+
+
+def _px(percent: float) -> float:
+    return percent / 100 * PHONE_PX
+
+
+def _free_place(x: float, y: float, width: float, boxes: list[Box]) -> tuple[float, float, str]:
+    """Offset and anchor of a label that covers none of `boxes`, within the plot; its own box is
+    added to them.
+    """
+    for dx, dy, anchor in _places():
+        left = x + dx if anchor == "start" else x + dx - width
+        top = y + dy - LINE_PX / 2
+        right, bottom = left + width, top + LINE_PX
+        inside = left >= _px(LEFT) and right <= PHONE_PX
+        inside = inside and top >= TOP_PX - 8 and bottom <= BOTTOM_PX
+        if inside and not any(
+            left < box[2] and box[0] < right and top < box[3] and box[1] < bottom for box in boxes
+        ):
+            boxes.append((left, top, right, bottom))
+            return dx, dy, anchor
+    return (-10.0, 0.0, "end") if x > PHONE_PX / 2 else (10.0, 0.0, "start")
+
+
+def _places() -> Iterator[tuple[float, float, str]]:
+    """Offsets to try, the nearest first: right, left, then a line further down and up."""
+    for step in range(12):
+        for sign in (1, -1) if step else (1,):
+            yield 10.0, sign * step * LINE_PX, "start"
+            yield -10.0, sign * step * LINE_PX, "end"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return three to seven round numbers between the two."""
+    # Steps of 1, 2 or 5 times a power of ten, the first that leaves at most six spans.
+    span = high - low
+    step = next(s * 10**e for e in range(-4, 13) for s in (1, 2, 5) if span / (s * 10**e) <= 6)
+    first = int(low / step) + (1 if low > 0 and low % step else 0)
+    return [round(step * i, 6) for i in range(first, int(high / step) + 1)]

@@ -147,7 +147,7 @@ def session(
             variations = Variations.of(checkpoint, options.seed)
         print(variations.line, file=sys.stderr)
         store = Store.open(cache, checkpoint, options.seed, variations.sha256)
-        reference = Reference(checkpoint, options.seed, store.renders, variations)
+        reference = Reference(checkpoint, options.seed, store.folder / "renders", variations)
         yield JudgeContext(
             checkpoint=checkpoint,
             source=options.checkpoint,
@@ -156,7 +156,7 @@ def session(
             store=store,
             texts=texts,
             clips=clips,
-            execution=Execution.of(precision, package),
+            execution=Execution(precision, package),
             claim=options.claim,
             may_build=may_build,
             all_clips=options.all_clips,

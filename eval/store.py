@@ -1,16 +1,19 @@
-"""What has been measured already, on disk: a level that was judged is not judged again, an
-interrupted one goes on where it stopped.
+"""What has been measured already, on disk, and the commit that it was measured by: a level that was
+judged is not judged again, an interrupted one goes on where it stopped.
 
     store = Store.open(Path("build/release/cache"), checkpoint, seed=0)
     name = clip_name(package_sha256, execution, clip)
     figures = store.find(name)  # None: not measured yet
     store.keep(name, asdict(result))
+    commit()  # 40 letters; "+" behind them where files differ, "none" without git
+    withheld(checkpoint)  # why nothing may be released, or None
 
 One key names the folder: checkpoint, seed, sources and texts, lock file, libraries, threads. Below
 it a figure is known by the package's hash and its clip. Verdicts are not kept: they are made anew
 from figures each time.
 """
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,55 +21,44 @@ from typing import Any
 
 import torch
 
-from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checkpoint import KOKORO_INT8, Checkpoint
+from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.data_files import read_json, sha256_of_json
 from kokoro_ane.core.manifest import tool_versions
 from kokoro_ane.core.staging import recover, write_json
 from kokoro_ane.eval.execution import Execution
 from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.sources import source_sha256
+from kokoro_ane.quantize.sources import ROOT, source_sha256
 
 MEASURING = ("core", "g2p", "encoder", "vocoder", "quantize", "runtimes", "eval")  # rooms
 
 
-def store_key(checkpoint: Checkpoint, seed: int, variation: str = "") -> dict[str, Any]:
-    """All that figures hang on but the package and the clip, as this process has it. `variation`:
-    the SHA-256 of the stored one, where one is used.
-    """
-    return {
-        "checkpoint_sha256": checkpoint.content_sha256,
-        "weights_sha256": checkpoint.sha256,
-        "seed": seed,
-        "source_sha256": source_sha256(*MEASURING),
-        "libraries": tool_versions(),
-        "threads": torch.get_num_threads(),
-        "variation_sha256": variation,
-    }
-
-
 @dataclass(frozen=True)
 class Store:
-    """Responsibilities: 1. the key of everything measured; 2. figures by package and clip. It
-    measures nothing.
-    """
+    """Figures by package and clip, in the folder of one key. It measures nothing."""
 
     folder: Path
     key: dict[str, Any]
 
     @classmethod
     def open(cls, cache: Path, checkpoint: Checkpoint, seed: int, variation: str = "") -> "Store":
-        """Open the store of this key under `cache`."""
-        key = store_key(checkpoint, seed, variation)
+        """Open the store under `cache` of all that figures depend on but the package and the clip.
+        `variation`: the SHA-256 of the stored one, where one is used.
+        """
+        key = {
+            "checkpoint_sha256": checkpoint.content_sha256,
+            "weights_sha256": checkpoint.sha256,
+            "seed": seed,
+            "source_sha256": source_sha256(*MEASURING),
+            "libraries": tool_versions(),
+            "threads": torch.get_num_threads(),
+            "variation_sha256": variation,
+        }
         store = cls(cache / sha256_of_json(key)[:16], key)
         for folder in (store.folder, *store.folder.glob("[!.]*/")):
             # a killed run may have left a figure half-written where this one has nothing to write
             recover(folder)
         return store
-
-    @property
-    def renders(self) -> Path:
-        """The folder of the fp32 renders."""
-        return self.folder / "renders"
 
     def figures(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return plain data by name; it is measured once."""
@@ -76,21 +68,61 @@ class Store:
     def find(self, name: str) -> dict[str, Any] | None:
         """Return the data of that name; None where it was not measured yet."""
         path = self.folder / f"{name}.json"
-        return self._read(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        data: dict[str, Any] = read_json(path, "", "; delete it and it is measured again")
+        return data
 
     def keep(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Write by rename; returns the data as it will be read."""
-        path = self.folder / f"{name}.json"
-        write_json(path, data)
-        return self._read(path)
-
-    def _read(self, path: Path) -> dict[str, Any]:
-        data: dict[str, Any] = read_json(
-            path, "it was there a moment ago", "; delete it and it is measured again"
-        )
+        """Write the data by rename, and return it."""
+        write_json(self.folder / f"{name}.json", data)
         return data
 
 
 def clip_name(package_sha256: str, execution: Execution, clip: Utterance) -> str:
     """Name the figures of a clip for a package."""
     return f"{package_sha256[:16]}-{execution.name}/{clip.id}"
+
+
+def git(*arguments: str) -> str:
+    """Return git's answer about this checkout; "" where there is no git, or no checkout."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return "" if done.returncode else done.stdout.rstrip()
+
+
+def changed_files() -> list[str]:
+    """List files that are not as the commit holds them, or that it does not hold."""
+    return [line[3:] for line in git("status", "--porcelain").splitlines()]
+
+
+def commit() -> str:
+    """The commit of the code, with "+" where files differ from it; "none" outside of a checkout."""
+    top, _, head = git("rev-parse", "--show-toplevel", "HEAD").partition("\n")
+    # Installed below somebody's checkout, git would name a commit that does not hold this code.
+    if not head or Path(top).resolve() != ROOT:
+        return "none"
+    return head + ("+" if changed_files() else "")
+
+
+def withheld(checkpoint: Checkpoint) -> str | None:
+    """Why nothing of the checkpoint may be released, in words; None where it may."""
+    if checkpoint.withheld is not None:
+        if checkpoint.name == KOKORO_INT8:
+            return not_releasable(checkpoint.name)
+        return f"{checkpoint.name} is not releasable: {checkpoint.withheld}"
+    made_by = commit()
+    if made_by == "none":
+        return (
+            "not releasable from here: no git checkout says which commit decides (an installed"
+            " wheel, or no git)"
+        )
+    if made_by.endswith("+"):
+        first, *more = changed_files()
+        others = f" and {len(more)} more are" if more else " is"
+        return f"not releasable from here: {first}{others} not as commit {made_by[:10]} holds it"
+    return None

@@ -64,7 +64,7 @@ def measure(
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.vocoder.streaming.streaming_stage import LONGEST_BUCKET
 
-    variations = Variations.of(checkpoint, SEED).unstored
+    variations = Variations(folder=Variations.of(checkpoint, SEED).folder)
     with shared_cores(workers):
         kept, whole = variations.kept(), judged_clips(checkpoint, texts)
         # as packages take them, the padded ones first, then as files of any length do

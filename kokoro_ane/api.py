@@ -106,8 +106,8 @@ def judge(method: str, **options: Any) -> Judged:
     from kokoro_ane.eval.quality import QualityOptions, judge_level
 
     level, file = judge_level(QualityOptions(method=method, **_with_paths(options)))
-    reasons, broken = tuple(level.record["reasons"]), tuple(level.record["broken"])
-    return Judged(level.verdict, reasons, broken, level.record["summary"], level.bytes, file)
+    reasons, broken = tuple(level["reasons"]), tuple(level["broken"])
+    return Judged(level["verdict"], reasons, broken, level["summary"], level["bytes"], file)
 
 
 def release(**options: Any) -> "Choice":
@@ -120,7 +120,7 @@ def release(**options: Any) -> "Choice":
     """
     from kokoro_ane.eval import release as command
 
-    return command.release(command.ReleaseOptions(**_with_paths(options))).choice
+    return command.release(command.ReleaseOptions(**_with_paths(options)))[0]
 
 
 def bundle(**options: Any) -> "Bundle":

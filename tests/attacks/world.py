@@ -52,7 +52,7 @@ WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of this harness
 LONG = """
     core.builder.convert quantize.compress.level_of quantize.measure.LayerTrials.of
     runtimes.onnx.onnx_levels.written_file pipeline.intermediates.upstream_run
-    eval.control_trials.ControlTrials eval.execution.Workers.measure quantize.speech.check_speech
+    eval.negative_controls.ControlTrials eval.execution.Workers.measure quantize.speech.check_speech
     pipeline.bundle_files.write_text_tables core.kokoro_int8.cache._decode
     core.kokoro_int8.packages.decode
 """.split()

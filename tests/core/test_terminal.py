@@ -12,7 +12,6 @@ import re
 import struct
 import sys
 import termios
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from rich.console import Console
 
 from kokoro_ane.core.commands import conclude, exit_of
 from kokoro_ane.eval import terminal
-from kokoro_ane.eval.decision import choose
+from kokoro_ane.eval.gates import gates_for
 from kokoro_ane.eval.judge import decided
 from kokoro_ane.eval.terminal import meaning_of, print_judgement, print_release
 from tests.commands import ROOT, table, tracked
@@ -105,12 +104,12 @@ def lines_on(file):
 
 def judged(name, damage):
     """A level of kokoro-int8, judged on clips that lie so many limits from perfect."""
-    judgement = decided(name, clips(damage))
+    judgement = decided(gates_for(name), clips(damage))
     why = "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"
     made = {"package_bytes": 54_700_000, "precision": "declared", "features": "PyTorch fp32"}
     made |= {"packages": [f"KokoroVocoder-kokoro-int8-{name}.mlpackage"], "set": "judged"}
     record = {"stage": "vocoder", "releasable": False, "withheld": why, "provenance": made}
-    return replace(level(name, damage), record=judgement.record() | record, judgement=judgement)
+    return level(name, damage) | judgement.record() | record
 
 
 @table(
@@ -125,9 +124,9 @@ def test_a_judgement_fits_on_a_screen(name, damage, monkeypatch):
     """With the exit line and the prompt: the verdict first, then what is nearest to a limit."""
     file, one = screen(monkeypatch), judged(name, damage)
     print_judgement(one, Path(f"build/quality/KokoroVocoder-kokoro-int8-{name}.json"))
-    print(f"exit {exit_of(one.verdict)}: {meaning_of(one)}")
+    print(f"exit {exit_of(one['verdict'])}: {meaning_of(one)}")
     shown = file.getvalue()
-    assert shown.startswith(f"{one.verdict}  {name}, clips: 24\n")
+    assert shown.startswith(f"{one['verdict']}  {name}, clips: 24\n")
     assert lines_on(file) < ROWS
     # What decides is shown, what decides nothing is in the file.
     assert "\nroughness" in shown
@@ -137,10 +136,8 @@ def test_a_judgement_fits_on_a_screen(name, damage, monkeypatch):
 def test_all_levels_fit_on_a_screen(monkeypatch):
     damages = {"fp16": 0.01, "w8": 0.1, "p8": 0.1, "p6": 0.3, "p4": 3.0}
     damages |= {"w4": 2.0, "w8a8": 0.8, "mixed": 0.7}
-    levels = [level(name, damage) for name, damage in damages.items()]
-    choice = choose(levels, "kokoro-int8 is not releasable")
     file = screen(monkeypatch)
-    print_release(levels, choice, made_up(damages))
+    print_release(made_up(damages, "kokoro-int8 is not releasable"))
     print(
         "exit 3: p6 ships and may not be released; every figure is in build/release/decision.json"
     )

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.decision import choose, level_record
+from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.facts import PackageFacts, facts_of
 from kokoro_ane.eval.gates import gates_for
 from kokoro_ane.eval.judge import decided
-from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
 from kokoro_ane.eval.renditions import Natural, VocoderComparison
-from kokoro_ane.eval.report_figures import shown
+from kokoro_ane.eval.report_figures import SHOWN
 from kokoro_ane.quantize.methods import METHODS
 from mlprogram.examine.rules import load_rules
 
@@ -51,7 +50,6 @@ def unmeasured(patch):
 
     patch.setattr(execution, "judge_clip", judge_clip)
     patch.setattr(VocoderComparison, "natural", lambda *_: Natural(dict(PERFECT)))
-    patch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
     return asked
 
 
@@ -129,7 +127,7 @@ def _moved(name, by):
 
 
 def level(name, damage):
-    method, judgement = METHODS[name], decided(name, clips(damage))
+    method, judgement = METHODS[name], decided(gates_for(name), clips(damage))
     chips = load_rules().chips
     forecast = {chip: {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
     kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}
@@ -141,8 +139,15 @@ def level(name, damage):
         "iOS17",
         forecast,
     )
-    record = judgement.record() | {"provenance": {"package_sha256": "0" * 64}}
-    return JudgedLevel(name, method.title, method.unfit_for_engine, facts=facts, record=record)
+    return judgement.record() | {
+        "method": name,
+        "title": method.title,
+        "unfit_for_engine": method.unfit_for_engine,
+        "failed": None,
+        "bytes": facts.bytes,
+        "facts": asdict(facts),
+        "provenance": {"package_sha256": "0" * 64},
+    }
 
 
 def made_up(damages, withheld="demo is not releasable"):
@@ -172,7 +177,7 @@ def made_up(damages, withheld="demo is not releasable"):
         "claim": "numeric",
         "spread": spread,
         "provenance": made,
-        "levels": [level_record(level) for level in levels],
+        "levels": levels,
     }
 
 
@@ -186,7 +191,7 @@ def shortened(record):
             "clips": level["clips"][:2],
             "facts": level["facts"] | {"operations": {"conv": 1}},
         }
-        level["summary"] = {name: level["summary"][name] for name in shown()}
+        level["summary"] = {name: level["summary"][name] for name in SHOWN}
         level["facts"]["forecast"] = {"m4": level["facts"]["forecast"]["m4"]}
         for clip in level["clips"]:
             clip |= {part: {"pesq": clip[part]["pesq"]} for part in ("figures", "variation")}

@@ -2,16 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.execution import MOST_LOSSES, ClipResult, Execution, Timed, Workers
+from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Workers
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
 from kokoro_ane.eval.judge import REJECT, SHIP, breaks, decided
 from kokoro_ane.eval.levels import in_order, measured_clips
@@ -49,7 +48,7 @@ class Bench:
         self.results = {result.id: result for result in results}
         self.kept = {}
         self.store = SimpleNamespace(find=self.kept.get, keep=self.keep)
-        self.execution, self.clips, self.all_clips = Execution.of("declared"), CLIPS, all_clips
+        self.execution, self.clips, self.all_clips = Execution("declared"), CLIPS, all_clips
         self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
         self.workers, self.count = self, 2
 
@@ -59,7 +58,7 @@ class Bench:
     def measure(self, _manifest, _execution, clips):
         for pair in zip(clips[1::2], clips[::2], strict=True):
             for each in pair:
-                yield each, Timed(self.results[each.id], 1.0)
+                yield each, (self.results[each.id], 1.0)
 
 
 def judged(bench, defects=()):
@@ -91,10 +90,10 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
     everything, nothing = judged(Bench(results, all_clips=True))
     assert [each.id for each in everything] == [each.id for each in CLIPS]
     assert nothing == ""
-    few, whole = (decided("w8", part, stopped=stopped) for part in (some, everything))
-    assert (few.decision.verdict, whole.decision.verdict) == (REJECT, REJECT)
-    assert few.decision.reasons[-1] == stopped
-    assert set(few.decision.broken) <= set(whole.decision.broken)
+    few, whole = (decided(COMMON, part, stopped=stopped) for part in (some, everything))
+    assert (few.verdict, whole.verdict) == (REJECT, REJECT)
+    assert few.reasons[-1] == stopped
+    assert set(few.broken) <= set(whole.broken)
     # what was measured beyond it is kept, and does not count
     assert judged(bench) == (some, stopped)
 
@@ -102,7 +101,7 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
 def test_a_level_that_ships_needs_every_clip():
     every, stopped = judged(Bench(figures(0.3)))
     assert (len(every), stopped) == (24, "")
-    assert decided("w8", every).decision.verdict == SHIP
+    assert decided(COMMON, every).verdict == SHIP
 
 
 def test_a_package_that_is_wrong_is_heard_once(results):
@@ -126,23 +125,20 @@ def test_only_what_no_other_clip_can_mend_ends_it(gates):
 
 def workers_that_die(checkpoint, monkeypatch, deaths):
     """Two workers; a clip of `deaths` ends its worker so many times."""
-    monkeypatch.setattr(Manifest, "load", classmethod(lambda _cls, _path: MANIFEST))
 
-    def measure(*arguments):
-        each = arguments[-1]
+    def in_worker(_call, item):
+        each = item[1] if isinstance(item, tuple) else item
         if deaths.get(each.id, 0):
             deaths[each.id] -= 1
             raise BrokenProcessPool
-        return Timed(ClipResult(each.id, "v", 1.0, "", {"pesq": 4.5}, {}), 1.0)
 
-    monkeypatch.setattr(execution, "measured_here", measure)
-    monkeypatch.setattr(execution, "natural_here", lambda plan, task: measure(plan, task[1]))
+    monkeypatch.setattr(execution, "in_worker", in_worker)
     monkeypatch.setattr(execution, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(2))
     return Workers(Reference(checkpoint, 0), 2)
 
 
 def test_a_worker_that_dies_costs_its_clip(tiny_checkpoint, monkeypatch, capsys):
-    declared, deaths = Execution.of("declared"), {"judged-03": 1, "judged-09": 1}
+    declared, deaths = Execution("declared"), {"judged-03": 1, "judged-09": 1}
     with workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers:
         done = [each.id for each, _ in workers.measure(Path("x.json"), declared, CLIPS)]
         deaths |= {"judged-05": 1}
@@ -161,11 +157,6 @@ def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
         refused("worker processes were ended 3 times"),
         workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers,
     ):
-        for each, _ in workers.measure(Path("x.json"), Execution.of("declared"), CLIPS):
+        for each, _ in workers.measure(Path("x.json"), Execution("declared"), CLIPS):
             done.append(each.id)
     assert sorted(done) == [each.id for each in CLIPS if each.id != "judged-03"]
-
-
-def test_a_result_is_plain_data():
-    result = figures(0.3)[0]
-    assert ClipResult(**asdict(result)) == result

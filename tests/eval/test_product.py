@@ -12,13 +12,11 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, TUNING
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.staging import write_json
-from kokoro_ane.eval import product
+from kokoro_ane.eval import levels
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.judge import REJECT, SHIP
-from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure
 from kokoro_ane.eval.metrics.trial import Retimed, Trial
-from kokoro_ane.eval.negative_controls import Fp32
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import HEARD, OWN, SCALED, ProductComparison, ProductSubject, Reader
 from kokoro_ane.pipeline.bundle import main as bundle
@@ -69,7 +67,7 @@ def test_a_chain_that_is_the_reference_and_one_that_is_not(reference):
     )
 
     comparison = ProductComparison(reference)
-    chain = ProductSubject(Reader(reference), Fp32(reference))
+    chain = ProductSubject(Reader(reference), reference.clock)
     same = judge_clip(comparison, chain, clip)
     assert same.defect is None
     assert set(same.figures) == set(PERFECT)
@@ -82,23 +80,13 @@ def test_a_chain_that_is_the_reference_and_one_that_is_not(reference):
     assert off.figures["mcd_db"] > same.figures["mcd_db"]
 
 
-class Damaged:
-    """The fp32 vocoder with something done to its samples."""
-
-    def __init__(self, reference, damage):
-        self.vocoder, self.damage = Fp32(reference), damage
-
-    def render(self, inputs):
-        return self.damage(self.vocoder.render(inputs))
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [(lambda samples: samples * np.nan, "NaN"), (lambda samples: samples[:-600], "samples")],
 )
 def test_output_that_is_no_speech_is_a_result(damage, message, reference):
     clip = min(own_speech(reference.checkpoint, TUNING), key=lambda one: one.frames)
-    subject = ProductSubject(Reader(reference), Damaged(reference, damage))
+    subject = ProductSubject(Reader(reference), lambda inputs: damage(reference.clock(inputs)))
     result = judge_clip(ProductComparison(reference), subject, clip, SPREAD)
     assert message in (result.defect or "")
     assert not result.figures
@@ -112,8 +100,7 @@ def chain_build(placed, tiny_build, monkeypatch):
     checkpoint, build = placed
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, build / path.name)
-    alone = JudgedLevel("fp16", "encoder fp16", record={"verdict": SHIP})
-    monkeypatch.setattr(product, "judged_encoder", lambda *_: alone)
+    monkeypatch.setattr(levels, "judged_encoder", lambda *_: {"verdict": SHIP})
     monkeypatch.setattr(
         "kokoro_ane.pipeline.bundle_files.write_text_tables",
         lambda folder, *_: _few(folder / "us.rules"),

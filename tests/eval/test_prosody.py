@@ -12,13 +12,12 @@ import torch
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.encoder.encoder_steps import Encoded
 from kokoro_ane.eval import ENCODER
-from kokoro_ane.eval.control_trials import ControlTrials, Setting
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import ENCODER_GATES
 from kokoro_ane.eval.judge import REJECT, UNDECIDED, decided
 from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
-from kokoro_ane.eval.negative_controls import CONTROLS
+from kokoro_ane.eval.negative_controls import CONTROLS, ControlTrials, Setting
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import EncoderComparison, EncoderSubject, Reader
@@ -126,7 +125,7 @@ class TestGates:
         comparison = EncoderComparison(setting.reference)
         subject = EncoderSubject(Broken(setting.reference))
         results = [judge_clip(comparison, subject, clip) for clip in setting.clips]
-        decision = decided("x", results, gates=ENCODER_GATES).decision
+        decision = decided(ENCODER_GATES, results)
         assert decision.verdict == REJECT
         assert "is nan" in decision.reasons[0]
 
