@@ -33,9 +33,16 @@ from kokoro_ane.pipeline.joins import (
     sounds_of,
     with_pauses,
 )
-from kokoro_ane.pipeline.live_text import LiveText, is_pipe, whole_part
-from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
-from kokoro_ane.pipeline.text import calls, chunks, phoneme_sentences, text_reader
+from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
+from kokoro_ane.pipeline.text import (
+    LiveText,
+    calls,
+    chunks,
+    is_pipe,
+    phoneme_sentences,
+    text_reader,
+    whole_part,
+)
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.commands import refused
@@ -228,10 +235,10 @@ class TestPauses:
                 def pieces(self, *inputs):
                     yield from torch.tensor_split(self.run(*inputs), 5)
 
-        played = []
-        player = Player(played.append, lambda _count: None)
-        speeches = list(pipeline(vocoder=Speaks()).speak(text, VOICE, SpeechOptions(), play=player))
-        return speeches, np.concatenate(played)
+        options = SpeechOptions(windowed=True)
+        blocks = list(pipeline(vocoder=Speaks()).blocks(text, VOICE, options))
+        speeches = [block for block in blocks if isinstance(block, Speech)]
+        return speeches, np.concatenate([b for b in blocks if not isinstance(b, Speech)])
 
     @pytest.mark.parametrize("windows", [False, True])
     def test_silence_at_a_join_is_what_the_text_asks_for(self, windows):

@@ -3,10 +3,12 @@ resumption, bad input in one line.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -16,8 +18,8 @@ from hypothesis import strategies as st
 
 from kokoro_ane.api import speak
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from kokoro_ane.pipeline.audio import TrimmedSink, levelled, to_file
-from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
+from kokoro_ane.pipeline.audio import levelled, trimmed
+from kokoro_ane.pipeline.resume import resume_state
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk, phoneme_sentences
@@ -152,10 +154,7 @@ class TestCommand:
             text=True,
             preexec_fn=heeds_ctrl_c,
         )
-        state = parts / "chunks.jsonl"
-        while process.poll() is None and not (
-            state.exists() and len(state.read_text(encoding="utf-8").splitlines()) > 3
-        ):
+        while process.poll() is None and len(list(parts.glob("*.npz"))) <= 4:
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
         error = process.communicate()[1]
@@ -244,18 +243,12 @@ BACK = np.zeros(6000, np.float32)
 
 class TestPolish:
     @pytest.mark.parametrize("pieces", [1, 7, 100])
-    def test_silence_at_both_ends_is_cut_and_inside_it_stays(self, pieces, tmp_path):
+    def test_silence_at_both_ends_is_cut_and_inside_it_stays(self, pieces):
         whole = np.concatenate([BACK, SPEECH, BACK, BACK, SPEECH, BACK, BACK])
-        with to_file(tmp_path / "a.wav") as inner:
-            sink = TrimmedSink(inner)
-            for piece in np.array_split(whole, pieces):
-                sink.write(piece)
-            sink.finish()
-        pcm = soundfile.read(tmp_path / "a.wav", dtype="int16")[0]
-        heard = np.flatnonzero(np.abs(pcm) > 200)
+        samples = np.concatenate(list(trimmed(np.array_split(whole, pieces))))
+        heard = np.flatnonzero(np.abs(samples) > 200 / 32768)
         assert abs(heard[0] - 2400) < 9
-        assert abs(len(pcm) - heard[-1] - 6000) < 9
-        assert len(pcm) + sink.cut == len(whole)
+        assert abs(len(samples) - heard[-1] - 6000) < 9
         assert heard[-1] - heard[0] > 2 * 7200 + 12_000 - 20
 
     def test_a_stream_is_trimmed_and_a_file_where_asked(self, folder, tmp_path, capsys):
@@ -338,87 +331,91 @@ def speech(index, frames=2, fresh=True):
     )
 
 
-# write `count` chunks and forget the state, as a crash does
+@contextmanager
+def interrupted(folder, settings=SETTINGS, resume=True):
+    """A run that is interrupted at the end of the block."""
+    with suppress(KeyboardInterrupt), resume_state(folder, settings, resume) as state:
+        yield state
+        raise KeyboardInterrupt
+
+
 def kept_after(folder, count=4):
-    with ResumeState.open(folder, SETTINGS, resume=False) as state:
-        for index in range(count):
-            state.keep(speech(index, frames=2 + index))
-    return [speech(index, frames=2 + index) for index in range(count)]
+    speeches = [speech(index, frames=2 + index) for index in range(count)]
+    with interrupted(folder, resume=False) as state:
+        for one in speeches:
+            state.keep(one)
+    return speeches
 
 
 def resumed(folder, count=4):
-    with ResumeState.open(folder, SETTINGS, resume=True) as state:
+    with interrupted(folder) as state:
         return [state.earlier(index, speech(index).chunk) for index in range(count)]
+
+
+def file_of(folder, index):
+    return folder / f"00000{index}.npz"
 
 
 class TestResume:
     def test_gives_back_what_was_kept(self, tmp_path):
         for one, got in zip(kept_after(tmp_path / "p"), resumed(tmp_path / "p"), strict=True):
             assert np.array_equal(one.samples, got.samples)
+            assert got.samples.dtype == np.float32
             assert not got.seconds
-            assert (one.durations, one.pause, one.gain, one.peak) == (
+            assert (one.durations, one.edges, one.pause, one.gain, one.peak) == (
                 got.durations,
+                got.edges,
                 got.pause,
                 got.gain,
                 got.peak,
             )
 
-    @given(st.integers(0, 13 * FRAME_SAMPLES * 4), st.integers(0, 900))
+    @given(st.integers(0, 3), st.floats(0, 1, exclude_max=True))
     @settings(max_examples=25, deadline=None)
-    def test_any_crash_leaves_a_prefix_of_whole_chunks(self, tmp_path_factory, audio, lines):
-        """Cut both files anywhere: what comes back is right, and the run can go on to the same
-        end.
-        """
+    def test_a_chunk_that_a_crash_cut_short_is_spoken_again(self, tmp_path_factory, index, share):
+        """Cut a file anywhere: what comes back is right, and the run can go on to the same end."""
         folder = tmp_path_factory.mktemp("crash") / "p"
         speeches = kept_after(folder)
-        for name, size in ((AUDIO, audio), (CHUNKS, lines)):
-            with (folder / name).open("r+b") as stream:
-                stream.truncate(min(size, (folder / name).stat().st_size))
-        with ResumeState.open(folder, SETTINGS, resume=True) as state:
-            for index, one in enumerate(speeches):
-                got = state.earlier(index, one.chunk)
-                assert got is None or np.array_equal(got.samples, one.samples)
+        os.truncate(file_of(folder, index), int(share * file_of(folder, index).stat().st_size))
+        with interrupted(folder) as state:
+            for one in speeches:
+                got = state.earlier(one.index, one.chunk)
+                assert (got is None) == (one.index == index)
                 state.keep(got or one)
-        assert all(
-            got is not None and np.array_equal(got.samples, one.samples)
-            for one, got in zip(speeches, resumed(folder), strict=True)
-        )
-
-    @pytest.mark.parametrize("name", [AUDIO, CHUNKS])
-    def test_a_damaged_chunk_is_spoken_again_with_all_that_follows(self, name, tmp_path):
-        folder = tmp_path / "p"
-        speeches, data = kept_after(folder), bytearray((folder / name).read_bytes())
-        # in chunk 1; no UTF-8
-        data[4 * FRAME_SAMPLES * 2 + 100 if name == AUDIO else data.index(b"\n") + 20] ^= 0x81
-        (folder / name).write_bytes(data)
-        with ResumeState.open(folder, SETTINGS, resume=True) as state:
-            returned = []
-            for index, one in enumerate(speeches):
-                got = state.earlier(index, one.chunk)
-                returned.append(got is not None)
-                state.keep(got or one)
-        assert returned == [True, False, False, False]
         assert all(
             np.array_equal(got.samples, one.samples)
             for one, got in zip(speeches, resumed(folder), strict=True)
         )
 
+    @pytest.mark.parametrize("place", [100, 0.3, 0.5, 0.9])
+    def test_a_damaged_chunk_is_not_given_back(self, place, tmp_path):
+        file = file_of(tmp_path / "p", 1)
+        kept_after(tmp_path / "p")
+        data = bytearray(file.read_bytes())
+        data[place if place > 1 else int(place * len(data))] ^= 0x81
+        file.write_bytes(data)
+        returned = [got is not None for got in resumed(tmp_path / "p")]
+        assert returned == [True, False, True, True]
+
     def test_another_chunk_is_not_given_back(self, tmp_path):
         kept_after(tmp_path / "p")
-        with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
+        with interrupted(tmp_path / "p") as state:
             assert state.earlier(0, speech(1).chunk) is None
             assert state.earlier(4, speech(0).chunk) is None
 
-    def test_other_settings_and_nothing_kept_begin_anew(self, tmp_path):
-        folder = tmp_path / "p"
+    def test_other_settings_are_refused_or_begin_anew_and_a_complete_run_leaves_nothing(
+        self, tmp_path, capsys
+    ):
+        folder, others = tmp_path / "p", SETTINGS | {"seed": 1}
         kept_after(folder)
-        refused(
-            "chunks of another seed", ResumeState.open, folder, SETTINGS | {"seed": 1}, resume=True
-        )
-        with ResumeState.open(folder, SETTINGS | {"seed": 1}, resume=False) as state:
+        assert "4 finished chunks are kept" in capsys.readouterr().err
+        with refused("chunks of another seed"), resume_state(folder, others, resume=True):
+            pass
+        assert not capsys.readouterr().err
+        with resume_state(folder, others, resume=False) as state:
+            assert parsed(folder / "settings.json") == others
             assert state.earlier(0, speech(0).chunk) is None
-            state.remove()
         assert not folder.exists()
-        with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
-            assert state.written == 0
-        assert parsed(tmp_path / "p" / "settings.json") == SETTINGS
+        with resume_state(folder, SETTINGS, resume=True) as state:
+            assert not state.chunk_files
+            assert parsed(folder / "settings.json") == SETTINGS

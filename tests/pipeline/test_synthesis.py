@@ -14,7 +14,6 @@ from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.synthesis import (
     STAGES,
     Pipeline,
-    Player,
     Speech,
     SpeechOptions,
     SynthesisStats,
@@ -127,11 +126,10 @@ class TestChunks:
     def test_windows_that_are_no_voice_are_refused(self, second, message):
         vocoder = WindowedVocoder(np.zeros(3000, np.float32), second)
         heard = []
-        speaking = pipeline(vocoder=vocoder).speak(
-            "ab", VOICE, SpeechOptions(raw=True), play=Player(heard.append, lambda _: None)
-        )
+        options = SpeechOptions(raw=True, windowed=True)
         with refused(message):
-            list(speaking)
+            for block in pipeline(vocoder=vocoder).blocks("ab", VOICE, options):
+                heard.append(block)
         assert sum(map(len, heard)) == 3000 + len(second) * (len(second) == 1200)
 
     def test_speed_goes_to_the_encoder_and_into_the_pauses(self):
@@ -151,9 +149,11 @@ class TestChunks:
         list(chain.speak("☺ ab.", VOICE, SpeechOptions()))
         assert chain.dropped == {"emoji": 1}
         refused(r"'z' \(U\+007A\) at 1", spoken, "az.")
-        first = spoken("abc de. fgh!")
+        first = spoken("abc de. fgh!", SpeechOptions(raw=True))
         again = spoken(
-            "abc de. fgh!", earlier=lambda index, chunk: first[index] if index == 0 else None
+            "abc de. fgh!",
+            SpeechOptions(raw=True),
+            earlier=lambda index, chunk: first[index] if index == 0 else None,
         )
         assert again[0] is first[0]
         assert np.array_equal(again[1].samples, first[1].samples)
