@@ -40,22 +40,33 @@ def fade(samples: int = FADE_SAMPLES) -> np.ndarray:
     return np.square(np.sin(phase)).astype(np.float32)
 
 
-def finished(waveform: np.ndarray) -> tuple[np.ndarray, float]:
-    """A chunk [n] float32 ready to be joined, and the gain it was turned down by (1 = not). Shorter
-    than two fades: shorter fades.
+def faded(piece: np.ndarray, at: int, length: int) -> np.ndarray:
+    """A copy of a piece [n] float32 that begins at sample `at` of its chunk, with its part of the
+    fades over the first and last 5 ms of the chunk's `length` samples, or half of a shorter one.
     """
-    length = min(FADE_SAMPLES, len(waveform) // 2)
-    faded, slope = waveform.astype(np.float32, copy=True), fade(length)
-    faded[:length] *= slope
-    faded[len(faded) - length :] *= slope[::-1]
-    peak = float(np.abs(faded).max(initial=0.0))
+    samples, fading = piece.astype(np.float32, copy=True), min(FADE_SAMPLES, length // 2)
+    slope, places = fade(fading), np.arange(at, at + len(piece))
+    for edge in (places, length - 1 - places):  # samples from the beginning, from the end
+        near = edge < fading
+        samples[near] *= slope[edge[near]]
+    return samples
+
+
+def finished(waveform: np.ndarray) -> tuple[np.ndarray, float]:
+    """A chunk [n] float32 with fades and within full scale, and the gain that it was turned down
+    by (1: it was not).
+    """
+    samples = faded(waveform, 0, len(waveform))
+    peak = float(np.abs(samples).max(initial=0.0))
     gain = 1.0 if peak <= CEILING else CEILING / peak
-    return (faded if gain == 1.0 else np.clip(faded * np.float32(gain), -CEILING, CEILING)), gain
+    if gain < 1.0:
+        samples = np.clip(samples * np.float32(gain), -CEILING, CEILING)
+    return samples, gain
 
 
 class StreamFinish:
-    """`finished` for a chunk that comes in pieces: the same fades; what is too loud is turned down
-    from there on, over one fade.
+    """`finished` for a chunk that comes in pieces: the same fades; a piece that is too loud turns
+    down itself and all behind it, over one fade.
     """
 
     def __init__(self, length: int) -> None:
@@ -63,21 +74,17 @@ class StreamFinish:
         self.length, self.at, self.gain = length, 0, 1.0
 
     def __call__(self, piece: np.ndarray) -> np.ndarray:
-        """The next piece [n] float32 -> [n]; none is needed twice."""
-        samples, fading = piece.astype(np.float32, copy=True), min(FADE_SAMPLES, self.length // 2)
-        slope, places = fade(fading), np.arange(self.at, self.at + len(piece))
-        for edge in (places, self.length - 1 - places):  # from the beginning, from the end
-            near = edge < fading
-            samples[near] *= slope[edge[near]]
+        """The next piece [n] float32 -> [n]."""
+        samples = faded(piece, self.at, self.length)
         self.at += len(piece)
         before, peak = self.gain, float(np.abs(samples).max(initial=0.0))
         self.gain = min(before, CEILING / peak if peak > 0 else 1.0)
         gains = np.full(len(piece), self.gain, np.float32)
         ramp = min(FADE_SAMPLES, len(piece))
         gains[:ramp] = np.linspace(before, self.gain, ramp, dtype=np.float32)
-        return (
-            samples if before == self.gain == 1.0 else np.clip(samples * gains, -CEILING, CEILING)
-        )
+        if self.gain < 1.0:
+            samples = np.clip(samples * gains, -CEILING, CEILING)
+        return samples
 
 
 def to_pcm(samples: np.ndarray) -> np.ndarray:

@@ -249,8 +249,8 @@ def synthesized(
     from kokoro_ane.pipeline.resume import parts_of, resume_state
     from kokoro_ane.pipeline.synthesis import Speech, SpeechOptions, SynthesisStats
 
-    stats, earlier, memory = SynthesisStats(), None, [np.zeros(0, np.float32)]
-    loudness: dict[str, float | None] = {}
+    stats, earlier, loudness_lufs = SynthesisStats(), None, None
+    memory = [np.zeros(0, np.float32)]
     # a stream is played as it is computed, window by window where the vocoder has windows
     how = SpeechOptions(options.speed, options.seed, windowed=options.stream is not None)
     with ExitStack() as stack:
@@ -286,9 +286,8 @@ def synthesized(
         if options.trim:
             audio = trimmed(audio)
         if options.loudness is not None:
-            samples, loudness["loudness_lufs"] = levelled(
-                np.concatenate(list(audio)), options.loudness
-            )
+            whole = np.concatenate(list(audio))
+            samples, loudness_lufs = levelled(whole, options.loudness)
             audio = [samples]
         for samples in audio:
             output.write(samples)
@@ -298,7 +297,7 @@ def synthesized(
         **stats.report(),
         "samples_at_full_scale": output.full_scale,
         "dropped": pipeline.dropped,
-        **loudness,
+        "loudness_lufs": loudness_lufs,
         "seconds_trimmed": round((stats.samples - output.samples) / SAMPLE_RATE_HZ, 6),
     }
     return Spoken(report, np.concatenate(memory))

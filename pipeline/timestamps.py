@@ -1,8 +1,8 @@
-"""When each word and phoneme is heard, by durations and energy (joins.py), written as the audio is.
+"""When each word and phoneme is heard, by durations and energy (joins.py), written while the audio
+is: JSON, or subtitles.
 
-    tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
-
-A file of them is written by pipeline/timestamps.py:
+    with times_to(Path("words.json"), text) as times:
+        for speech in pipeline.speak(text, voice, options): times.add(speech)
 
 {"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s,
 end_s], ...], "words": [{"text", "start", "end", "start_s", "end_s", "phonemes"}, ...]}, ...],
@@ -16,16 +16,14 @@ import contextlib
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO
 
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
-from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
+from kokoro_ane.g2p.result import PUNCTUATION, Word
 from kokoro_ane.g2p.ssml import BLOCKS, PATTERN, TOOLS
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import LiveText
@@ -80,38 +78,6 @@ def stamp(speech: Speech, offset: int) -> dict[str, Any]:
             for word, start_s, end_s in words_of(speech, offset)
         ],
     }
-
-
-def with_times(tokens: Sequence[SpokenToken], speeches: Iterable[Speech]) -> list[SpokenToken]:
-    """`tokens` of `G2P.__call__` with `start_ts` and `end_ts` in seconds of the whole audio; None
-    for a token that no chunk says.
-
-    `speeches`: every chunk of the same text by the same g2p, in order. A word cut over two chunks
-    ends where its last part does.
-    """
-    timed, place, offset = list(tokens), 0, 0
-
-    def is_said_by(token: SpokenToken, word: Word) -> bool:
-        span = (token.start, token.end)
-        return span == (word.start, word.end) and word.phonemes in token.phonemes
-
-    for speech in speeches:
-        for word, start, end in words_of(speech, offset):
-            # tokens without sound (spaces, markup) are passed over
-            while place < len(timed) and not is_said_by(timed[place], word):
-                place += 1
-            if place == len(timed):
-                raise InputError(
-                    f"no token says {word.text!r} at {word.start}: tokens and speech are of two"
-                    " texts, or of two dialects"
-                )
-            # a word in several parts begins with the first and ends with the last
-            first = timed[place].start_ts
-            first = start if first is None else first
-            timed[place] = replace(timed[place], start_ts=first, end_ts=end)
-            place += timed[place].phonemes.endswith(word.phonemes)
-        offset += len(speech.audio)
-    return timed
 
 
 LINE, LINES, LONGEST_S = 42, 2, 7.0  # characters, lines and seconds of a cue

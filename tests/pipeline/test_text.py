@@ -28,7 +28,7 @@ from kokoro_ane.pipeline.lexicon_file import dialects_for, lexicon_lines, said_a
 from kokoro_ane.pipeline.speak import main as synthesize
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStats
 from kokoro_ane.pipeline.text import Chunk, chunks, cut, halves, phoneme_sentences
-from kokoro_ane.pipeline.timestamps import LINE, TimesFile, stamp, with_times
+from kokoro_ane.pipeline.timestamps import LINE, TimesFile, stamp
 from kokoro_ane.pipeline.validate import main as validate
 from tests.commands import parsed, printed, refused, table
 from tests.demo_voice import DEMO_VOICE
@@ -373,23 +373,6 @@ def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p):
     assert len(cut_speeches) > 3
     assert [speech.pause for speech in cut_speeches].count(24000) == 1
     assert cut_speeches[1].pause == 24000
-
-
-@pytest.mark.parametrize("longest", [300, 40, 8])
-def test_tokens_carry_the_times_of_the_stamps(g2p, longest):
-    text = f"Dr. Smith [pause 300ms] paid $3.50. {LONG}"
-    speeches = spoken(g2p, text, longest=longest)
-    tokens = [token for token in with_times(g2p(text)[1], speeches) if token.source != "pause"]
-    assert all(token.start_ts is not None and token.end_ts > token.start_ts for token in tokens)
-    assert all(one.end_ts <= other.start_ts for one, other in zip(tokens, tokens[1:], strict=False))
-    offset, words = 0, []
-    for speech in speeches:
-        words += stamp(speech, offset)["words"]
-        offset += len(speech.audio)
-    assert {(w["text"], w["start_s"]) for w in words} >= {(t.text, t.start_ts) for t in tokens}
-    assert tokens[-1].end_ts == max(word["end_s"] for word in words)
-    with refused("no token says"):
-        with_times(g2p("Another text.")[1], speeches)
 
 
 @pytest.mark.parametrize("suffix", [".srt", ".vtt"])
