@@ -77,12 +77,10 @@ def fake_g2p(text):
         )
 
 
-def pipeline(longest=1200, vocoder=None):
-    ticks, encoder = (
-        itertools.count(),
-        EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest)),
-    )
-    return Pipeline(fake_g2p, encoder, vocoder or FakeVocoder(), VOCAB, clock=lambda: next(ticks))
+def pipeline(longest=1200, vocoder=None, g2p=fake_g2p, vocab=VOCAB):
+    encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest))
+    clock = itertools.count().__next__
+    return Pipeline(g2p, encoder, vocoder or FakeVocoder(), vocab, clock)
 
 
 def spoken(text, options=None, longest=1200, **given):
