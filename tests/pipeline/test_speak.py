@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import numpy as np
+import pyloudnorm
 import pytest
 import soundfile
 from hypothesis import given, settings
@@ -20,7 +22,8 @@ from kokoro_ane.api import speak
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.pipeline.audio import levelled, trimmed
 from kokoro_ane.pipeline.resume import resume_state
-from kokoro_ane.pipeline.speak import main
+from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
+from kokoro_ane.pipeline.speak import speak as spoken
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk, phoneme_sentences
 from kokoro_ane.runtimes import registry
@@ -34,7 +37,8 @@ SPEAK = (sys.executable, "-m", "kokoro_ane.pipeline.speak")
 # PyTorch speaks without Core ML's tools, whose import takes as long as PyTorch's
 ALONE = """
 import sys
-from kokoro_ane.pipeline.speak import main
+from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
+from kokoro_ane.pipeline.speak import speak as spoken
 from kokoro_ane.pipeline.text import text_reader
 code = main(sys.argv[1:])
 assert [*text_reader("us")("Hello.")]
@@ -65,64 +69,44 @@ def say(folder, out, *more, text=TEXT):
 class TestCommand:
     def test_file_times_and_report(self, folder, tmp_path, capsys):
         out, stamps = tmp_path / "a.wav", tmp_path / "words.json"
-        assert (
-            main([*flags(folder, out), *f"--voice slt:0.7,rms:0.3 --timestamps {stamps}".split()])
-            == 0
-        )
-        report = printed(capsys)
-        pcm, rate_hz = soundfile.read(out, dtype="int16")
-        assert rate_hz == SAMPLE_RATE_HZ
-        assert soundfile.info(out).subtype == "PCM_16"
-        assert pcm.ndim == 1
+        pcm = say(folder, out, "--voice", "slt:0.7,rms:0.3", "--timestamps", str(stamps))
+        report, times, info = printed(capsys), parsed(stamps), soundfile.info(out)
+        assert (info.samplerate, info.channels, info.subtype) == (SAMPLE_RATE_HZ, 1, "PCM_16")
         assert report["seconds_of_audio"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
         assert report["chunks"] == 3
         assert report["voice"] == "slt:0.7,rms:0.3"
         assert not report["releasable"]
         assert report["samples_at_full_scale"] == 0
         assert report["peak_of_the_model"] > 0.01
-        times = parsed(stamps)
-        assert times["seconds"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
-        edges = [
-            0.0,
-            *(
-                edge
-                for chunk in times["chunks"]
-                for edge in (chunk["start_s"] - chunk["pause_s"], chunk["end_s"])
-            ),
-        ]
-        assert edges[1::2] == pytest.approx(edges[0:-1:2], abs=2e-6)
-        assert edges[-1] == times["seconds"]
+        end_s = 0.0
+        for chunk in times["chunks"]:
+            assert chunk["start_s"] - chunk["pause_s"] == pytest.approx(end_s, abs=2e-6)
+            end_s = chunk["end_s"]
+        assert end_s == times["seconds"]
+        assert end_s == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
         words = [word for chunk in times["chunks"] for word in chunk["words"]]
-        assert [TEXT[word["start"] : word["end"]] for word in words] == [
-            word["text"] for word in words
-        ]
+        assert all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
         assert left_behind(tmp_path) == ["a.wav", "words.json"]
 
-    def test_flac_seed_speed_and_a_stream_hold_the_samples(self, folder, tmp_path):
+    def test_flac_seed_and_speed(self, folder, tmp_path):
         assert np.array_equal(say(folder, tmp_path / "a.wav"), say(folder, tmp_path / "a.flac"))
-        one, same, other = (
-            say(folder, tmp_path / "a.wav", "--seed", seed, text="abc def.")
-            for seed in ("0", "0", "1")
+        one, same, other, fast = (
+            say(folder, tmp_path / "a.wav", *more.split(), text="abc def.")
+            for more in ("--seed 0", "--seed 0", "--seed 1", "--speed 2")
         )
         assert np.array_equal(one, same)
         assert len(one) == len(other)
         assert not np.array_equal(one, other)
-        assert len(say(folder, tmp_path / "a.wav", "--speed", "2", text="abc def.")) < len(one)
-        pcm = say(folder, tmp_path / "a.wav")
-        command = [sys.executable, "-c", ALONE, *flags(folder, text="-"), "--stream", "wav"]
+        assert len(fast) < len(one)
+
+    @pytest.mark.parametrize("kind, header", [("wav", 44), ("pcm", 0)])
+    def test_a_stream_holds_the_samples_of_the_file(self, kind, header, folder, tmp_path):
+        command = [sys.executable, "-c", ALONE, *flags(folder, text="-"), "--stream", kind]
         done = ran(*command, input=TEXT.encode(), text=False)
         assert done.returncode == 0
-        assert done.stdout[44:] == pcm.tobytes()
-        assert done.stdout[:4] == b"RIFF"
-        assert json.loads(done.stderr.decode().strip().splitlines()[-1])["out"] == "stream wav"
-
-    def test_stream_of_pcm_equals_the_file(self, folder, tmp_path, capsysbinary):
-        pcm = say(folder, tmp_path / "a.wav")
-        capsysbinary.readouterr()
-        assert main([*flags(folder), "--stream", "pcm"]) == 0
-        output = capsysbinary.readouterr()
-        assert output.out == pcm.tobytes()
-        assert json.loads(output.err.decode().strip().splitlines()[-1])["out"] == "stream pcm"
+        assert done.stdout.startswith(b"RIFF") == (kind == "wav")
+        assert done.stdout[header:] == say(folder, tmp_path / "a.wav").tobytes()
+        assert json.loads(done.stderr.splitlines()[-1])["out"] == f"stream {kind}"
 
     def test_reader_that_goes_away_is_one_line(self, folder):
         command = [*SPEAK, *flags(folder, text=TEXT * 20), "--stream"]
@@ -145,7 +129,7 @@ class TestCommand:
             for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta") * 4
         )
         book, out, parts = tmp_path / "book.txt", tmp_path / "a.wav", tmp_path / "a.wav.parts"
-        book.write_text(text, encoding="utf-8")
+        book.write_text(text, encoding="utf-8-sig")
         arguments = ["--file", str(book), *flags(folder, out)[1:]]
         process = subprocess.Popen(
             [*SPEAK, *arguments],
@@ -166,17 +150,9 @@ class TestCommand:
         report = printed(capsys)
         assert 3 < report["chunks_of_an_earlier_run"] < report["chunks"] == 32
         assert not parts.exists()
-        whole = tmp_path / "whole.wav"
-        assert main([*arguments[:-1], str(whole)]) == 0
-        assert out.read_bytes() == whole.read_bytes()
-
-    def test_reads_a_file_with_a_byte_order_mark(self, folder, tmp_path):
-        book = tmp_path / "book.txt"
-        book.write_bytes(b"\xef\xbb\xbfabc def.")
-        assert main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 0
+        # the byte order mark of the book is none of its text
         assert np.array_equal(
-            soundfile.read(tmp_path / "a.wav", dtype="int16")[0],
-            say(folder, tmp_path / "b.wav", text="abc def."),
+            soundfile.read(out, dtype="int16")[0], say(folder, tmp_path / "whole.wav", text=text)
         )
 
     def test_the_text_names_voices(self, tmp_path, capsys):
@@ -251,22 +227,15 @@ class TestPolish:
         assert abs(len(samples) - heard[-1] - 6000) < 9
         assert heard[-1] - heard[0] > 2 * 7200 + 12_000 - 20
 
-    def test_a_stream_is_trimmed_and_a_file_where_asked(self, folder, tmp_path, capsys):
-        assert (
-            main(
-                [
-                    *flags(folder, tmp_path / "a.wav"),
-                    *f"--trim --timestamps {tmp_path}/t.json".split(),
-                ]
-            )
-            == 2
-        )
-        assert "give one of them" in capsys.readouterr().err
-        whole, cut = (
-            say(folder, tmp_path / "a.wav", *more, text="abc.") for more in ((), ("--trim",))
-        )
-        trimmed_s = printed(capsys)["seconds_trimmed"]
-        assert len(whole) - len(cut) == round(trimmed_s * SAMPLE_RATE_HZ)
+    def test_silence_is_trimmed_where_asked_and_from_a_stream_without_times(self, tmp_path):
+        told = SpeakOptions("Hello. [pause 1s]", checkpoint=str(DEMO_VOICE), runtime="torch")
+        whole, cut = (spoken(replace(told, trim=trim)) for trim in (None, True))
+        samples_trimmed = round(cut.report["seconds_trimmed"] * SAMPLE_RATE_HZ)
+        assert len(whole.samples) - len(cut.samples) == samples_trimmed >= 18_000
+        stream, stamped = replace(told, stream="pcm"), {"timestamps": tmp_path / "t.json"}
+        assert checked(stream).trim
+        assert not checked(replace(stream, **stamped)).trim
+        refused("give one of them", checked, replace(told, trim=True, **stamped))
 
 
 class TestLoudness:
@@ -292,23 +261,13 @@ class TestLoudness:
 
     @pytest.mark.parametrize("voice", ["awb", "rms", "slt"])
     def test_every_voice_has_the_loudness_asked_for(self, voice, folder, tmp_path, capsys):
-        import pyloudnorm
-
         pcm = say(folder, tmp_path / "a.wav", "--voice", voice, "--loudness", "-30", "--trim")
         report = printed(capsys)
-        samples, rate_hz = speak(
-            TEXT,
-            voice,
-            checkpoint=folder,
-            runtime="torch",
-            build=tmp_path,
-            loudness=-30,
-            phonemes=True,
-        )
-        for heard in (pcm / 32768, samples):
-            assert pyloudnorm.Meter(rate_hz).integrated_loudness(
-                heard.astype(np.float64)
-            ) == pytest.approx(-30, abs=0.5)
+        called = {"checkpoint": folder, "runtime": "torch", "phonemes": True, "loudness": -30}
+        samples, rate_hz = speak(TEXT, voice, **called)
+        meter = pyloudnorm.Meter(rate_hz)
+        for heard in (pcm / 32768, samples.astype(np.float64)):
+            assert meter.integrated_loudness(heard) == pytest.approx(-30, abs=0.5)
         assert report["loudness_lufs"] == pytest.approx(-30, abs=0.5)
         assert report["samples_at_full_scale"] == 0
 
