@@ -248,7 +248,8 @@ def shares_of(samples: np.ndarray, durations: Sequence[int], parts: Sequence[str
     """The share of each of the `parts` in the samples [n] of their call, cut in the middle of the
     pauses. Raises NoPause where one of them has not 40 ms of quiet.
     """
-    edges, loudness, shares = edges_of(durations), Loudness(samples), []
+    edges, loudness = edges_of(durations), Loudness(samples)
+    shares: list[Share] = []
     place = begin = 0  # of the chunk: its first phoneme in the call, its first sample
     for part, following in zip_longest(parts, parts[1:]):
         # the space behind a chunk is its last token
