@@ -1,30 +1,28 @@
-"""Finished audio: what is done to a chunk's samples beyond the models, and where they go. 24 kHz,
-mono, 16 bit, the same samples everywhere.
+"""Audio behind the models: fades and gain of a chunk, silence and loudness of a whole text, and the
+file or stream that it is written to: 24 kHz, mono, 16 bit.
 
-    samples, gain = finished(waveform)                  # fades, within full scale
-    with to_file(Path("hello.wav")) as sink: sink.write(samples)
-    StreamSink(sys.stdout.buffer, "wav").write(samples)
-    TrimmedSink(sink).write(samples)                    # silence at both ends cut
-    levelled(samples, -19)                              # at -19 LUFS, and the loudness reached
+    samples, gain = finished(waveform)              # faded at both ends, within full scale
+    blocks = trimmed(blocks)                        # without long silence at both ends
+    samples, reached_lufs = levelled(samples, -19)  # at -19 LUFS
+    with to_file(Path("hello.wav")) as output: output.write(samples)
+    to_stream(sys.stdout.buffer, "wav").write(samples)
 """
 
 import contextlib
 import errno
 import struct
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 
 FADE_SAMPLES = 120  # 5 ms
 CEILING = 1.0  # full scale; a louder chunk is turned down as a whole
-VOICE_PERCENTILE = 95  # of a chunk's frames: what the voice passes in one frame of twenty
 FULL_SCALE = 32767
 SUFFIXES = (".wav", ".flac")
 UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
@@ -42,22 +40,33 @@ def fade(samples: int = FADE_SAMPLES) -> np.ndarray:
     return np.square(np.sin(phase)).astype(np.float32)
 
 
-def finished(waveform: np.ndarray) -> tuple[np.ndarray, float]:
-    """A chunk [n] float32 ready to be joined, and the gain it was turned down by (1 = not). Shorter
-    than two fades: shorter fades.
+def faded(piece: np.ndarray, at: int, length: int) -> np.ndarray:
+    """A copy of a piece [n] float32 that begins at sample `at` of its chunk, with its part of the
+    fades over the first and last 5 ms of the chunk's `length` samples, or half of a shorter one.
     """
-    length = min(FADE_SAMPLES, len(waveform) // 2)
-    faded, slope = waveform.astype(np.float32, copy=True), fade(length)
-    faded[:length] *= slope
-    faded[len(faded) - length :] *= slope[::-1]
-    peak = float(np.abs(faded).max(initial=0.0))
+    samples, fading = piece.astype(np.float32, copy=True), min(FADE_SAMPLES, length // 2)
+    slope, places = fade(fading), np.arange(at, at + len(piece))
+    for edge in (places, length - 1 - places):  # samples from the beginning, from the end
+        near = edge < fading
+        samples[near] *= slope[edge[near]]
+    return samples
+
+
+def finished(waveform: np.ndarray) -> tuple[np.ndarray, float]:
+    """A chunk [n] float32 with fades and within full scale, and the gain that it was turned down
+    by (1: it was not).
+    """
+    samples = faded(waveform, 0, len(waveform))
+    peak = float(np.abs(samples).max(initial=0.0))
     gain = 1.0 if peak <= CEILING else CEILING / peak
-    return (faded if gain == 1.0 else np.clip(faded * np.float32(gain), -CEILING, CEILING)), gain
+    if gain < 1.0:
+        samples = np.clip(samples * np.float32(gain), -CEILING, CEILING)
+    return samples, gain
 
 
 class StreamFinish:
-    """`finished` for a chunk that comes in pieces: the same fades; what is too loud is turned down
-    from there on, over one fade.
+    """`finished` for a chunk that comes in pieces: the same fades; a piece that is too loud turns
+    down itself and all behind it, over one fade.
     """
 
     def __init__(self, length: int) -> None:
@@ -65,21 +74,17 @@ class StreamFinish:
         self.length, self.at, self.gain = length, 0, 1.0
 
     def __call__(self, piece: np.ndarray) -> np.ndarray:
-        """The next piece [n] float32 -> [n]; none is needed twice."""
-        samples, fading = piece.astype(np.float32, copy=True), min(FADE_SAMPLES, self.length // 2)
-        slope, places = fade(fading), np.arange(self.at, self.at + len(piece))
-        for edge in (places, self.length - 1 - places):  # from the beginning, from the end
-            near = edge < fading
-            samples[near] *= slope[edge[near]]
+        """The next piece [n] float32 -> [n]."""
+        samples = faded(piece, self.at, self.length)
         self.at += len(piece)
         before, peak = self.gain, float(np.abs(samples).max(initial=0.0))
         self.gain = min(before, CEILING / peak if peak > 0 else 1.0)
         gains = np.full(len(piece), self.gain, np.float32)
         ramp = min(FADE_SAMPLES, len(piece))
         gains[:ramp] = np.linspace(before, self.gain, ramp, dtype=np.float32)
-        return (
-            samples if before == self.gain == 1.0 else np.clip(samples * gains, -CEILING, CEILING)
-        )
+        if self.gain < 1.0:
+            samples = np.clip(samples * gains, -CEILING, CEILING)
+        return samples
 
 
 def to_pcm(samples: np.ndarray) -> np.ndarray:
@@ -89,173 +94,79 @@ def to_pcm(samples: np.ndarray) -> np.ndarray:
     )
 
 
-def largest_step(samples: np.ndarray) -> float:
-    """Largest difference between neighbouring samples."""
-    return float(np.abs(np.diff(samples.astype(np.float64))).max(initial=0.0))
+class Output:
+    """Writes float samples as 16-bit PCM; counts samples, and those at full scale."""
 
-
-def voice_step(samples: np.ndarray) -> float:
-    """The largest step in each whole frame, 95th percentile over frames: what the voice does from
-    frame to frame.
-    """
-    frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
-    return (
-        float(np.percentile([largest_step(frame) for frame in frames], VOICE_PERCENTILE))
-        if len(frames)
-        else 0.0
-    )
-
-
-def join_db(before: np.ndarray, after: np.ndarray, pause: int) -> float:
-    """Largest step where the join has changed anything (both fades and the pause), in dB over the
-    smaller `voice_step` of the two chunks.
-
-    `before` and `after` are finished chunks. At or below 0 dB a join is no louder than the voice
-    itself; -inf: nothing moves there.
-    """
-    silence = np.zeros(min(pause, FADE_SAMPLES), np.float32)
-    near = np.concatenate([before[-FADE_SAMPLES:], silence, after[:FADE_SAMPLES]])
-    step, voice = largest_step(near), min(voice_step(before), voice_step(after))
-    with np.errstate(divide="ignore"):
-        return (
-            float(20 * np.log10(step / voice))
-            if voice
-            else (float("inf") if step else float("-inf"))
-        )
-
-
-class Sink(ABC):
-    """Takes float samples; counts what was written and what touches full scale."""
-
-    def __init__(self) -> None:
-        self.samples = self.full_scale = 0
+    def __init__(self, put: Callable[[np.ndarray], object]) -> None:
+        """`put` takes PCM [n] int16 to its place."""
+        self.put, self.samples, self.full_scale = put, 0, 0
 
     def write(self, samples: np.ndarray) -> None:
-        """samples [n] float32 in -1..1."""
+        """Write samples [n] float32 in -1..1."""
         pcm = to_pcm(samples)
+        try:
+            self.put(pcm)
+        except BrokenPipeError:
+            seconds = self.samples / SAMPLE_RATE_HZ
+            raise InputError(
+                f"the reader of the stream went away after {seconds:.1f} s of audio"
+            ) from None
         self.samples += len(pcm)
         self.full_scale += int((np.abs(pcm) >= FULL_SCALE).sum())
-        self._put(pcm)
-
-    @abstractmethod
-    def _put(self, pcm: np.ndarray) -> None:
-        """pcm [n] int16, where it is to go."""
 
 
 @contextlib.contextmanager
-def full_disk_is_an_oserror(path: Path) -> Iterator[None]:
-    """libsndfile says "System error" where a file cannot be opened or cannot grow; say what it
-    is.
-    """
+def to_file(path: Path) -> Iterator[Output]:
+    """A .wav or .flac file, which appears under its name when it is complete."""
     import soundfile
 
-    try:
-        yield
-    except soundfile.LibsndfileError as problem:
-        raise OSError(
-            errno.ENOSPC, f"no room for it, or too large a file ({problem})", path.name
-        ) from None
-
-
-class FileSink(Sink):
-    """soundfile, written aside."""
-
-    def __init__(self, path: Path) -> None:
-        import soundfile
-
-        super().__init__()
-        self.path = path
-        with full_disk_is_an_oserror(path):
-            self.file = soundfile.SoundFile(path, "w", SAMPLE_RATE_HZ, 1, subtype="PCM_16")
-
-    def _put(self, pcm: np.ndarray) -> None:
-        with full_disk_is_an_oserror(self.path):
-            self.file.write(pcm)
-            self.file.flush()  # a disk that fills is found here, not when the file is closed
-
-
-class StreamSink(Sink):
-    """A pipe; every chunk is flushed as it comes."""
-
-    def __init__(self, stream: BinaryIO, kind: str) -> None:
-        super().__init__()
-        self.stream = stream
-        if kind == "wav":
-            # 44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are
-            # 0xFFFFFFFF, as players expect of a stream
-            layout = struct.pack("<IHHIIHH", 16, 1, 1, SAMPLE_RATE_HZ, 2 * SAMPLE_RATE_HZ, 2, 16)
-            sizes = struct.pack("<I", UNKNOWN_LENGTH)
-            self._send(b"RIFF" + sizes + b"WAVEfmt " + layout + b"data" + sizes)
-
-    def _put(self, pcm: np.ndarray) -> None:
-        self._send(pcm.tobytes())
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self.stream.write(data)
-            self.stream.flush()
-        except BrokenPipeError:
-            raise InputError(
-                f"the reader of the stream went away after {self.samples / SAMPLE_RATE_HZ:.1f} s of"
-                " audio"
-            ) from None
-
-
-class ArraySink(Sink):
-    """Memory: the samples as they come, in float."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts = [np.zeros(0, np.float32)]
-
-    def write(self, samples: np.ndarray) -> None:
-        """samples [n] float32 in -1..1."""
-        super().write(samples)
-        self.parts.append(samples)
-
-    @property
-    def all(self) -> np.ndarray:
-        """[n] float32."""
-        return np.concatenate(self.parts)
-
-    def _put(self, pcm: np.ndarray) -> None:
-        """Nowhere else."""
-
-
-@contextlib.contextmanager
-def to_file(path: Path) -> Iterator[Sink]:
-    """A file that appears under its name when it is complete."""
     with staged(path) as aside:
-        sink = FileSink(aside)
-        with sink.file:
-            yield sink
+        try:
+            with soundfile.SoundFile(aside, "w", SAMPLE_RATE_HZ, 1, subtype="PCM_16") as file:
+
+                def put(pcm: np.ndarray) -> None:
+                    file.write(pcm)
+                    file.flush()  # a disk that fills is found here, not when the file is closed
+
+                yield Output(put)
+        except soundfile.LibsndfileError as problem:
+            # libsndfile says "System error" where a file cannot be opened or cannot grow
+            message = f"no room for it, or too large a file ({problem})"
+            raise OSError(errno.ENOSPC, message, path.name) from None
 
 
-class TrimmedSink:
-    """A sink's samples without silence before the first sound beyond 0.1 s, and behind the last
-    beyond 0.25 s; what is between stays.
+def to_stream(stream: BinaryIO, kind: str) -> Output:
+    """A pipe, flushed after every block: "wav", or "pcm" without a header."""
+    if kind == "wav":
+        # 44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are 0xFFFFFFFF, as
+        # players expect of a stream
+        layout = struct.pack("<IHHIIHH", 16, 1, 1, SAMPLE_RATE_HZ, 2 * SAMPLE_RATE_HZ, 2, 16)
+        size = struct.pack("<I", UNKNOWN_LENGTH)
+        stream.write(b"RIFF" + size + b"WAVEfmt " + layout + b"data" + size)
+
+    def put(pcm: np.ndarray) -> None:
+        stream.write(pcm.tobytes())
+        stream.flush()
+
+    return Output(put)
+
+
+def trimmed(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """The samples without silence beyond 0.1 s before the first sound and beyond 0.25 s behind the
+    last one; silence between sounds stays.
     """
-
-    def __init__(self, sink: "Sink | LevelledSink") -> None:
-        self.sink, self.held, self.begun, self.cut = sink, np.zeros(0, np.float32), False, 0
-
-    def write(self, samples: np.ndarray) -> None:
-        """samples [n] float32 in -1..1; silence is held back until a sound follows."""
-        held = np.concatenate([self.held, samples])
-        heard = np.flatnonzero(np.abs(held) > SILENT)
-        if len(heard):
-            first = 0 if self.begun else max(0, int(heard[0]) - LEAD)
-            last = int(heard[-1]) + 1
-            self.cut, self.begun = self.cut + first, True
-            self.sink.write(held[first:last])
-            held = held[last:]
-        self.held = held
-
-    def finish(self) -> None:
-        """The last sound's silence, 0.25 s at most."""
-        silence = self.held[:TAIL] if self.begun else self.held
-        self.cut += len(self.held) - len(silence)
-        self.sink.write(silence)
+    silence, begun = np.zeros(0, np.float32), False
+    for block in blocks:
+        # silence is held back until a sound follows
+        held = np.concatenate([silence, block])
+        sounds = np.flatnonzero(np.abs(held) > SILENT)
+        if len(sounds):
+            first = 0 if begun else max(0, int(sounds[0]) - LEAD)
+            end = int(sounds[-1]) + 1
+            yield held[first:end]
+            held, begun = held[end:], True
+        silence = held
+    yield silence[:TAIL] if begun else silence
 
 
 def check_loudness(lufs: float) -> float:
@@ -285,20 +196,3 @@ def levelled(samples: np.ndarray, lufs: float) -> tuple[np.ndarray, float | None
         return samples, None
     gain_db = min(lufs - loudness, LOUDEST_DBFS - 20 * np.log10(np.abs(samples).max()))
     return samples * np.float32(10 ** (gain_db / 20)), round(float(loudness + gain_db), 2)
-
-
-class LevelledSink:
-    """A sink's samples at one loudness: all are held until the last is there."""
-
-    def __init__(self, sink: Sink, lufs: float) -> None:
-        self.sink, self.lufs = sink, lufs
-        self.held, self.reached = [np.zeros(0, np.float32)], None  # type: list, float | None
-
-    def write(self, samples: np.ndarray) -> None:
-        """samples [n] float32 in -1..1."""
-        self.held.append(samples)
-
-    def finish(self) -> None:
-        """Level, and write it all."""
-        samples, self.reached = levelled(np.concatenate(self.held), self.lufs)
-        self.sink.write(samples)

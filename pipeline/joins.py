@@ -4,19 +4,19 @@ when each token is heard, and which samples of one call belong to which of its c
     samples = JoinTrim(edges, phonemes, first=False)(whole)  # in one piece, or piece by piece
     edges = heard(whole, edges, phonemes)                   # edges [tokens + 1]: in samples
     durations = with_pauses(durations, parts)               # parts: phonemes of chunks of one call
-    shares = shares_of(samples, durations, parts)           # what is whose
+    shares = shares_of(samples, durations, parts)           # one for each of the parts
 
 Kokoro leaves 0.3 to 0.5 s of silence before a chunk and 0.4 to 0.7 s behind it, most of it inside
 the durations of the first and last phones. A sound begins up to 0.1 s before its token does. A step
-of 2.5 ms is loud where a sample passes -40 dBFS. Consonants of noise fade in and out below that:
-next to one, 50 ms count down to -50 dBFS. Behind short texts Kokoro ticks in some voices ("Hi.",
-"No?"), in PyTorch too: single samples at -17 to -28 dBFS behind the last phone. They
-are no sound of it. Judge and vectors keep them: they hear what the models made.
+of 2.5 ms is loud where a sample passes -40 dBFS. Fricatives and plosives fade in and out below
+that: next to one, the search goes 50 ms further, down to -50 dBFS. Behind short texts Kokoro ticks
+in some voices ("Hi.", "No?"), in PyTorch too: single samples at -17 to -28 dBFS behind the last
+phone, which are no speech. Judge and vectors keep them: they hear what the models made.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
 
 import numpy as np
 
@@ -37,24 +37,28 @@ NOISY = frozenset("fvθðszʃʒhçxptkbdɡʧʤʦʣɾʔT")
 NOISY_STEPS = 20  # 50 ms
 PAUSE_STEPS = 16  # 40 ms of quiet beside a mark are its pause
 EARLY = SAMPLE_RATE_HZ // 10  # samples by which a sound begins before its token, at most
-# Frames that the last sound, its marks and the space get at least between two chunks of one call:
-# with the model's own, 14 of 24 pairs of one-word sentences run together, with these one
+# The least frames of the last sound, of each mark and of the space between two chunks of one call:
+# with the model's own durations 14 of 24 pairs of one-word sentences run together, with these one
 LAST_FRAMES, MARK_FRAMES, SPACE_FRAMES = 10, 8, 6
 
 
 def sounds_of(phonemes: str) -> list[int]:
-    """Places of what is neither a mark nor a space; stress goes with the sound behind it."""
+    """The places of the symbols that are neither mark nor space; a stress mark counts as part of
+    the sound behind it.
+    """
     marks = PUNCTUATION + " "
     return [place for place, symbol in enumerate(phonemes) if symbol not in marks]
 
 
 def bare(phonemes: str) -> str:
-    """The first symbol that is no stress mark."""
+    """The first symbol that is not a stress mark."""
     return phonemes.lstrip(PRIMARY + SECONDARY)[:1]
 
 
 class Loudness:
-    """Which steps of 2.5 ms of samples [n] are loud, and which are faint or louder."""
+    """The numbers of the steps of 2.5 ms of samples [n] that are loud, and of those that are faint
+    or louder.
+    """
 
     def __init__(self, samples: np.ndarray) -> None:
         count = len(samples) // STEP
@@ -63,17 +67,19 @@ class Loudness:
         self.loud, self.faint = np.flatnonzero(peaks > QUIET), np.flatnonzero(peaks > FAINT)
 
     def begin(self, step: int, symbol: str) -> int:
-        """Sample where the sound begins whose first loud step is `step`."""
+        """The sample where a sound begins whose first loud step is `step`."""
         near = self.faint[(self.faint >= step - NOISY_STEPS) & (self.faint <= step)]
         return STEP * (int(near[0]) if symbol in NOISY and len(near) else step)
 
     def end(self, step: int, symbol: str) -> int:
-        """Sample where the sound ends whose last loud step is `step`."""
+        """The sample where a sound ends whose last loud step is `step`."""
         near = self.faint[(self.faint >= step) & (self.faint <= step + NOISY_STEPS)]
         return STEP * (1 + (int(near[-1]) if symbol in NOISY and len(near) else step))
 
     def without_ticks(self, over: int) -> None:
-        """Forget what is a tick. `over`: the first step behind the last phone, by durations."""
+        """Remove ticks from the loud steps. `over`: the first step behind the last phone, by
+        durations.
+        """
         behind = self.loud[self.loud >= over]
         # Runs of loud steps with no pause inside: the last that is speech, or that has no pause
         # before it, ends the word. What is loud behind it is a tick.
@@ -87,8 +93,8 @@ class Loudness:
             self.faint = self.faint[self.faint < ticks[0] - FADE_SAMPLES // STEP]
 
     def pause(self, first: int, last: int) -> tuple[int, int] | None:
-        """The last step before and the first behind the longest quiet between two samples; None
-        where none has 40 ms.
+        """The steps before and behind the longest quiet between two samples; None where it has
+        less than 40 ms.
         """
         first, last = max(0, first) // STEP, -(-last // STEP)
         inside = self.loud[(self.loud >= first) & (self.loud < last)]
@@ -99,8 +105,8 @@ class Loudness:
 
 
 def first_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> int | None:
-    """Sample where the first sound begins, its token's begin at the latest; None where samples
-    [n], the chunk's first, hold none of it.
+    """The sample where the first sound begins, which is no later than its token; None where the
+    chunk's first samples [n] hold nothing of it yet.
     """
     place = sounds_of(phonemes)[0]
     latest, loudness = int(edges[place + 1]), Loudness(samples)
@@ -111,11 +117,11 @@ def first_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> int | 
 
 
 def last_sound(samples: np.ndarray, offset: int, edges: np.ndarray, phonemes: str) -> int:
-    """Sample where the last sound ends, at the begin of its token at the earliest. samples
-    [n]: the chunk's last, from sample `offset` on.
+    """The sample where the last sound ends, which is no earlier than its token begins. samples
+    [n]: the chunk's last ones, from sample `offset` on.
 
     Sound that goes on past its token (a vowel that rings out, a late release) is followed to its
-    end. What is shorter than 30 ms, behind 10 ms of quiet, is a tick.
+    end. A sound shorter than 30 ms behind 10 ms of quiet is a tick.
     """
     # steps are counted from the chunk's beginning, wherever a piece begins
     whole = -offset % STEP
@@ -129,9 +135,9 @@ def last_sound(samples: np.ndarray, offset: int, edges: np.ndarray, phonemes: st
 
 
 def heard(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.ndarray:
-    """The edges of a chunk's tokens [tokens + 1] in its samples, moved where a silence shows when
-    the sounds beside it end and begin: at both ends, and at marks with 40 ms of quiet. The tokens
-    of a silence share it evenly; no word is left without time.
+    """The edges of a chunk's tokens [tokens + 1] in its samples, moved to where the sounds beside a
+    silence end and begin: at both ends of the chunk, and at marks with 40 ms of quiet. The tokens
+    of a silence share it evenly; every word keeps some time.
     """
     sounds, loudness = sounds_of(phonemes), Loudness(samples)
     moved = np.clip(edges, 0, len(samples))
@@ -155,8 +161,8 @@ def heard(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.ndarray:
 
 
 def _silence(edges: np.ndarray, last: int, end: int, first: int, begin: int) -> None:
-    """Move edge `last` to sample `end` and edge `first` to `begin`, what lies between evenly, and
-    no other edge past them.
+    """Move edge `last` to sample `end` and edge `first` to `begin`, spread the edges between them
+    evenly, and let no other edge pass them.
     """
     edges[:last] = np.minimum(edges[:last], end)
     edges[first:] = np.maximum(edges[first:], begin)
@@ -168,20 +174,20 @@ class JoinTrim:
     """A finished chunk's samples, in one piece or several, from 5 ms before the first sound to 5 ms
     behind the last, faded over both.
 
-    What lies before the first sound, and what lies behind the begin of the last one, is held back
-    until the sound, or the chunk's last sample, is there. `start`: samples that were cut in front.
+    Samples before the first sound are held back until it is found, and those behind the begin of
+    the last sound until the chunk is complete. `start`: samples that were cut in front.
     """
 
     def __init__(self, edges: np.ndarray, phonemes: str, first: bool) -> None:
-        """`edges`: of the tokens, [tokens + 1], the last is the chunk's length. `first`: of the
-        text, which keeps what is before its first sound.
+        """`edges` [tokens + 1] of the tokens; the last is the chunk's length. `first`: this is the
+        text's first chunk, which keeps what is before its first sound.
         """
         self.edges, self.phonemes, self.begun, self.start = edges, phonemes, first, 0
         self.at, self.held = 0, np.zeros(0, np.float32)
         self.hold_from = max(0, int(edges[sounds_of(phonemes)[-1] + 1]) - EARLY)
 
     def __call__(self, piece: np.ndarray) -> np.ndarray:
-        """The next piece [n] float32 -> what can be heard of it and before it."""
+        """Take the next piece [n] float32; return the samples that need not be held back."""
         held, self.at = np.concatenate([self.held, piece]), self.at + len(piece)
         if not self.begun:
             sound = first_sound(held, self.edges, self.phonemes)
@@ -206,7 +212,7 @@ class JoinTrim:
 
 
 def edges_of(durations: Sequence[int]) -> np.ndarray:
-    """Where each token begins, and where the last ends, in samples: [tokens + 1]."""
+    """The samples where each token begins and the last one ends: [tokens + 1]."""
     return FRAME_SAMPLES * np.concatenate([[0], np.cumsum(durations, dtype=np.int64)])
 
 
@@ -216,7 +222,9 @@ class NoPause(InputError):
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """A chunk's part of a call: frames and edges of its tokens, and its samples in pieces."""
+    """A chunk's part of a call: frames and edges [tokens + 1] of its tokens, and its samples in
+    pieces.
+    """
 
     durations: tuple[int, ...]
     edges: np.ndarray
@@ -224,8 +232,8 @@ class Share:
 
 
 def with_pauses(durations: np.ndarray, parts: Sequence[str]) -> np.ndarray:
-    """Frames of a call's tokens [n + 2], the ends of all `parts` but the last drawn out to a
-    pause. `parts`: phonemes of the call's chunks, a space between them.
+    """The frames of a call's tokens [n + 2], with the ends of all `parts` but the last lengthened
+    to a pause. `parts`: phonemes of the call's chunks, which have a space between them.
     """
     drawn, place = durations.copy(), 0
     for part in parts[:-1]:
@@ -240,24 +248,21 @@ def shares_of(samples: np.ndarray, durations: Sequence[int], parts: Sequence[str
     """The share of each of the `parts` in the samples [n] of their call, cut in the middle of the
     pauses. Raises NoPause where one of them has not 40 ms of quiet.
     """
-    edges, loudness, places, place = edges_of(durations), Loudness(samples), [], 0
-    for part in parts:
-        places.append(place)
-        place += len(part) + 1
-    cuts = [0]
-    for (place, behind), part, other in zip(pairwise(places), parts, parts[1:], strict=False):
-        last, first = place + sounds_of(part)[-1], behind + sounds_of(other)[0]
-        pause = loudness.pause(edges[last + 1] - EARLY, edges[first + 2])
-        if pause is None:
-            raise NoPause(f"no pause behind {part!r}")
-        cuts.append(STEP * ((pause[0] + 1 + pause[1]) // 2))
-    shares = []
-    for place, part, (begin, end) in zip(
-        places, parts, pairwise([*cuts, len(samples)]), strict=True
-    ):
-        # the space behind a chunk is its last token; before the next one stands none
-        tokens = [durations[0] if not place else 0, *durations[place + 1 : place + len(part) + 2]]
-        inner = np.clip(edges[place + 1 : place + len(part) + 2], begin, end) - begin
-        own = np.concatenate([[0], inner, [end - begin]])
-        shares.append(Share(tuple(tokens), own, (samples[begin:end],)))
+    edges, loudness = edges_of(durations), Loudness(samples)
+    shares: list[Share] = []
+    place = begin = 0  # of the chunk: its first phoneme in the call, its first sample
+    for part, following in zip_longest(parts, parts[1:]):
+        # the space behind a chunk is its last token
+        behind, end = place + len(part) + 1, len(samples)
+        if following is not None:
+            last, first = place + sounds_of(part)[-1], behind + sounds_of(following)[0]
+            pause = loudness.pause(edges[last + 1] - EARLY, edges[first + 2])
+            if pause is None:
+                raise NoPause(f"no pause behind {part!r}")
+            end = STEP * ((pause[0] + 1 + pause[1]) // 2)
+        tokens = [0 if shares else durations[0], *durations[place + 1 : behind + 1]]
+        inner = np.clip(edges[place + 1 : behind + 1], begin, end) - begin
+        share_edges = np.concatenate([[0], inner, [end - begin]])
+        shares.append(Share(tuple(tokens), share_edges, (samples[begin:end],)))
+        place, begin = behind, end
     return shares

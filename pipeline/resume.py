@@ -1,282 +1,161 @@
 """Finished chunks of a long run, kept beside the output until it is complete, so that an
 interrupted run can go on.
 
-    with ResumeState.open(Path("book.wav.parts"), settings, resume=True) as state:
+    with resume_state(Path("book.wav.parts"), settings, resume=True) as state:
         for speech in pipeline.speak(text, voice, options, state.earlier): state.keep(speech)
-        state.remove()
 
-OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples
-one after the other, float32), chunks.jsonl (one line a chunk, written after its samples, with their
-SHA-256) and owner.lock (one process at a time). A line cut short by a crash is dropped with all
-that follows.
+OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), one NUMBER.npz for
+each chunk, and owner.lock (one process at a time). A chunk whose file a crash cut short or damaged
+is spoken again: the zip format has the file's length and a checksum.
 """
 
-import hashlib
-import json
 import os
+import re
 import sys
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.data_files import conform, parse_json, read_json
+from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import LOCK, locked
-from kokoro_ane.core.staging import check_implied, discard, json_text, staged, strangers, write_json
+from kokoro_ane.core.staging import check_implied, discard, json_text, strangers
+from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk
 
-SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
-FILES = (SETTINGS, AUDIO, CHUNKS, LOCK)
-BYTES = 4  # a sample
-# of a process's number in its lock; how often a waiting one looks
-PROCESS_DIGITS, AGAIN_S = 10, 0.1
+SETTINGS, CHUNK_FILE = "settings.json", re.compile(r"\d{6,}\.npz")
+FIELDS = ("phonemes", "durations", "samples", "pause", "gain", "peak", "edges")
+AGAIN_S = 0.1  # how often a waiting process tries the lock
 
 
-class _Taken(InputError):
-    """Another process has made the folder meanwhile."""
-
-
-def held(folder: Path, content: Any) -> tuple[int, bool]:
-    """The folder's lock, held, and whether the folder is new: made with its settings and lock, so
-    never there without them.
-
-    Raises InputError for a folder that no `speak` wrote.
-    """
-    while True:
-        lock = None if (folder / SETTINGS).is_file() else _made(folder, content)
-        if lock is not None:
-            return lock, True
-        check_implied(folder, resume_state_of_ours)
-        lock = _waited_for(folder)
-        if lock is not None:
-            return lock, False
-
-
-def _made(folder: Path, content: Any) -> int | None:
-    """None where another process was faster."""
-
-    def free(place: Path) -> str | None:
-        if (place / SETTINGS).is_file():
-            raise _Taken
-        return resume_state_of_ours(place)
-
-    with ExitStack() as undone, suppress(_Taken):
-        with staged(folder, free) as aside:
-            aside.mkdir()
-            (aside / SETTINGS).write_text(json_text(content), encoding="utf-8")
-            lock = _signed(aside)
-            assert lock is not None  # nobody else knows the folder yet
-            undone.callback(os.close, lock)
-        undone.pop_all()
-        return lock
-    return None
-
-
-def _waited_for(folder: Path) -> int | None:
-    """None where its owner has removed the folder."""
-    reported = False
-    with suppress(FileNotFoundError):
-        while (lock := _signed(folder)) is None:
-            if not reported:
-                owner = (folder / LOCK).read_bytes()[:PROCESS_DIGITS].decode(errors="replace")
-                line = f"{folder}: process {owner} writes this output: waiting until it has ended"
-                print(line, file=sys.stderr, flush=True)
-            reported = True
-            time.sleep(AGAIN_S)
-        if os.path.samestat(os.fstat(lock), (folder / LOCK).stat()):
-            return lock
-        os.close(lock)
-    return None
-
-
-def _signed(folder: Path) -> int | None:
-    """The folder's lock with this process's number in it; None where another holds it."""
-    lock = locked(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-    if lock is not None:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
-    return lock
+def parts_of(out: Path) -> Path:
+    """Where finished chunks are kept until the output is complete."""
+    return out.with_name(out.name + ".parts")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One finished chunk: where its samples stand, and what they were made of."""
+class ResumeState:
+    """The kept chunks of a text that is spoken with certain settings."""
 
-    phonemes: str
-    durations: tuple[int, ...]
-    pause: int
-    gain: float
-    peak: float
-    sha256: str
-    offset: int  # samples before it in audio.f32
-    edges: tuple[int, ...]
+    folder: Path
 
     @property
-    def samples(self) -> int:
-        """Without the pause."""
-        return self.edges[-1]
+    def chunk_files(self) -> list[Path]:
+        """The files of the chunks, in order."""
+        return sorted(path for path in self.folder.glob("*.npz") if CHUNK_FILE.fullmatch(path.name))
 
-
-class ResumeState:
-    """Responsibilities: 1. keep what is finished; 2. give it back to the same text and settings
-    only, checked by hash.
-    """
-
-    def __init__(self, folder: Path, entries: list[Entry], lock: int) -> None:
-        self.folder, self.entries, self._lock = folder, entries, lock
-        self.written, self._end, lines = len(entries), 0, []
-        self._audio = (folder / AUDIO).open("r+b" if entries else "w+b")
-        if entries:
-            self._end = entries[-1].offset + entries[-1].samples
-            text = (folder / CHUNKS).read_text(encoding="utf-8", errors="replace")
-            lines = text.splitlines()[: self.written]
-        # what stands behind the last whole chunk goes
-        self._audio.truncate(self._end * BYTES)
-        self._lines = (folder / CHUNKS).open("w", encoding="utf-8")
-        self._lines.writelines(f"{line}\n" for line in lines)
-        self._lines.flush()
-
-    @classmethod
-    def open(cls, folder: Path, settings: dict[str, Any], resume: bool) -> "ResumeState":
-        """Begin anew, or with `resume` go on; waits for another process that writes there.
-
-        Raises InputError when the kept chunks are of another text or other settings.
-        """
-        lock, new = held(folder, settings)
-        try:
-            if resume and not new:
-                earlier = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
-                if not isinstance(earlier, dict):
-                    raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
-                for name in sorted({*earlier, *settings}):
-                    if earlier.get(name) != settings.get(name):
-                        raise InputError(
-                            f"{folder} holds chunks of another {name}: start anew without"
-                            " --resume, or give what it was made with"
-                        )
-                return cls(folder, read_entries(folder), lock)
-            if not new:
-                # before its settings: chunks are never beside those of another text
-                for name in (CHUNKS, AUDIO):
-                    (folder / name).unlink(missing_ok=True)
-                write_json(folder / SETTINGS, settings)
-            try:
-                return cls(folder, [], lock)
-            except BaseException:
-                discard(folder)
-                raise
-        except BaseException:
-            os.close(lock)
-            raise
+    def file(self, index: int) -> Path:
+        """The file of chunk `index`."""
+        return self.folder / f"{index:06}.npz"
 
     def earlier(self, index: int, chunk: Chunk) -> Speech | None:
-        """Chunk `index` of the earlier run, if it said the same and its samples are whole."""
-        if index >= len(self.entries) or self.entries[index].phonemes != chunk.phonemes:
-            return None
-        entry = self.entries[index]
-        self._audio.seek(entry.offset * BYTES)
-        data = self._audio.read(entry.samples * BYTES)
-        if hashlib.sha256(data).hexdigest() != entry.sha256:
-            return None
-        samples = np.frombuffer(data, "<f4")
-        return Speech(
-            index,
-            chunk,
-            entry.durations,
-            samples,
-            entry.pause,
-            entry.gain,
-            entry.peak,
-            {},
-            entry.edges,
-        )
+        """Chunk `index` of the earlier run, if it has the same phonemes and its file is whole."""
+        with suppress(InputError):
+            fields = read_npz(self.file(index), names=FIELDS)
+            if str(fields["phonemes"]) == chunk.phonemes:
+                return Speech(
+                    index,
+                    chunk,
+                    tuple(fields["durations"].tolist()),
+                    fields["samples"],
+                    int(fields["pause"]),
+                    float(fields["gain"]),
+                    float(fields["peak"]),
+                    edges=tuple(fields["edges"].tolist()),
+                )
+        return None
 
     def keep(self, speech: Speech) -> None:
-        """Write a finished chunk: samples, then its line. One that came from here is left as it
-        stands.
+        """Write a finished chunk; one of the earlier run stands there already."""
+        if speech.seconds:
+            fields = {name: getattr(speech, name) for name in FIELDS[1:]}
+            np.savez(self.file(speech.index), phonemes=speech.chunk.phonemes, **fields)
+
+    def begin(self, settings: dict[str, Any], resume: bool) -> None:
+        """Remove what an earlier run left, or with `resume` check that it had the same settings.
+        Raises InputError where it had others.
         """
-        if speech.index < self.written:
-            if not speech.seconds:
-                return
-            # from here on nothing is kept: the stored chunk was damaged and has been spoken anew
-            self._end, self.written = self.entries[speech.index].offset, speech.index
-            del self.entries[speech.index :]
-            lines = (self.folder / CHUNKS).read_text(encoding="utf-8").splitlines(keepends=True)
-            self._lines.seek(0)
-            self._lines.truncate()
-            self._lines.writelines(lines[: speech.index])
-        data = speech.samples.astype("<f4").tobytes()
-        self._audio.seek(self._end * BYTES)
-        self._audio.write(data)
-        self._audio.flush()
-        line = {
-            "phonemes": speech.chunk.phonemes,
-            "durations": speech.durations,
-            "pause": speech.pause,
-            "gain": speech.gain,
-            "peak": speech.peak,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "offset": self._end,
-            "edges": speech.edges,
-        }
-        self._lines.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self._lines.flush()
-        self._end += len(speech.samples)
-        self.written += 1
+        path = self.folder / SETTINGS
+        if not (resume and path.is_file()):
+            # before the new settings: chunks never stand beside those of another text
+            for file in self.chunk_files:
+                file.unlink()
+            path.write_text(json_text(settings), encoding="utf-8")
+            return
+        earlier = read_json(path, "it names what the kept chunks were made of")
+        if not isinstance(earlier, dict):
+            raise InputError(f"{path} is damaged: start anew without --resume")
+        for name in sorted({*earlier, *settings}):
+            if earlier.get(name) != settings.get(name):
+                raise InputError(
+                    f"{self.folder} holds chunks of another {name}: start anew without --resume,"
+                    " or give what it was made with"
+                )
 
-    def __enter__(self) -> "ResumeState":
-        return self
 
-    def __exit__(self, *_: object) -> None:
+@contextmanager
+def resume_state(folder: Path, settings: dict[str, Any], resume: bool) -> Iterator[ResumeState]:
+    """The chunks kept in `folder`, for one process at a time. The folder is removed when all went
+    well; else its chunks stay, and a line on stderr says how to go on.
+
+    Raises InputError for a folder that no `speak` wrote, and where the kept chunks are of another
+    text or of other settings.
+    """
+    check_implied(folder, not_a_resume_state)
+    lock = _lock_of(folder)
+    try:
+        state, begun, complete = ResumeState(folder), False, False
         try:
-            self._audio.close()
-            self._lines.close()
+            state.begin(settings, resume)
+            begun = True
+            yield state
+            complete = True
         finally:
-            os.close(self._lock)
+            count = len(state.chunk_files)
+            if complete or not count:
+                discard(folder)
+            elif begun:
+                print(
+                    f"{count} finished chunks are kept in {folder}: the same command with --resume"
+                    " goes on",
+                    file=sys.stderr,
+                )
+    finally:
+        os.close(lock)
 
-    def remove(self) -> None:
-        """The output is complete."""
-        discard(self.folder)
+
+def _lock_of(folder: Path) -> int:
+    """The open lock file of the folder, which is made where it is missing. Waits for a process
+    that has the lock.
+    """
+    reported = False
+    while True:
+        # the owner removes the folder when its output is complete, perhaps between two lines here
+        with suppress(FileNotFoundError, FileExistsError):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = locked(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+            if lock is not None:
+                return lock
+        if not reported:
+            line = f"{folder}: another process writes this output: waiting until it has ended"
+            print(line, file=sys.stderr, flush=True)
+            reported = True
+        time.sleep(AGAIN_S)
 
 
-def resume_state_of_ours(folder: Path) -> str | None:
-    """Why a folder is no kept state, or None: for core.staging.check_output."""
-    if not (folder / SETTINGS).is_file():
-        return f"it holds no {SETTINGS} of an interrupted run"
-    for path in (folder / name for name in FILES):
+def not_a_resume_state(folder: Path) -> str | None:
+    """Why a folder is no kept state, or None: for core.staging.check_output. A process that was
+    killed before it wrote the settings leaves the lock alone.
+    """
+    chunks = [path.name for path in ResumeState(folder).chunk_files]
+    names = [SETTINGS, LOCK, *chunks] if (folder / SETTINGS).exists() else [LOCK]
+    for path in (folder / name for name in names):
         if path.is_symlink() or (path.exists() and not path.is_file()):
             return f"its {path.name} is no file of an interrupted run"
-    return strangers(folder, FILES)
-
-
-def read_entries(folder: Path) -> list[Entry]:
-    """Whole lines whose samples are there, up to the first that is not."""
-    path, audio = folder / CHUNKS, folder / AUDIO
-    entries: list[Entry] = []
-    if not (path.is_file() and audio.is_file()):
-        return entries
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            if "\ufffd" in line:
-                break  # what was no UTF-8
-            fields = parse_json(line, str(path))
-            conform(fields, Entry, str(path))
-            lists = {name: tuple(fields[name]) for name in ("durations", "edges")}
-            entry = Entry(**fields | lists)
-        except InputError:
-            break
-        if len(entry.edges) != len(entry.durations) + 1:
-            break
-        end = (entry.offset + entry.samples) * BYTES
-        if (
-            min(entry.offset, entry.pause, *entry.durations, *entry.edges) < 0
-            or end > audio.stat().st_size
-        ):
-            break
-        entries.append(entry)
-    return entries
+    return strangers(folder, names)

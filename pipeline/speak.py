@@ -14,7 +14,7 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.pipeline.audio import Sink
-    from kokoro_ane.pipeline.live_text import LiveText
-    from kokoro_ane.pipeline.resume import ResumeState
-    from kokoro_ane.pipeline.synthesis import Pipeline, SynthesisStats
+    from kokoro_ane.pipeline.synthesis import Pipeline, Speech
+    from kokoro_ane.pipeline.text import LiveText
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import Opened
 
@@ -114,14 +112,14 @@ class Spoken:
 
 
 def checked(options: SpeakOptions) -> SpeakOptions:
-    """The options with what follows from them, after everything that can be refused before a model
-    is opened.
+    """The options with the defaults that follow from others. Raises InputError for everything that
+    can be refused before a model is opened.
     """
     from kokoro_ane.core.staging import check_implied, check_output
     from kokoro_ane.encoder.encoder_steps import check_speed
     from kokoro_ane.g2p.alphabet import dialect_of
     from kokoro_ane.pipeline.audio import SUFFIXES, check_loudness
-    from kokoro_ane.pipeline.resume import resume_state_of_ours
+    from kokoro_ane.pipeline.resume import not_a_resume_state, parts_of
     from kokoro_ane.runtimes.registry import check_runtime, default_runtime, level_for
 
     out, timestamps = options.out, options.timestamps
@@ -136,7 +134,7 @@ def checked(options: SpeakOptions) -> SpeakOptions:
             raise InputError("--loudness needs -o FILE: it is known when the last word is spoken")
     if out is not None:
         out = check_output(out, suffixes=SUFFIXES, arguments=options)
-        check_implied(parts_of(out), resume_state_of_ours)
+        check_implied(parts_of(out), not_a_resume_state)
     if timestamps is not None:
         from kokoro_ane.pipeline.timestamps import SUFFIXES as TIMES
 
@@ -159,11 +157,11 @@ def checked(options: SpeakOptions) -> SpeakOptions:
 
 
 @lru_cache(maxsize=1)
-def _opened(
+def opened_models(
     source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object
 ) -> "tuple[Checkpoint, str, Request, Opened]":
-    """Checkpoint, runtime, request and what was opened, kept for the next call. `stamp`: the build
-    folder's manifests and their times, so that a package built anew is opened anew.
+    """The checkpoint, the runtime's name, the request, and the models, which stay open for the next
+    call. `stamp` changes with the files in `build`: a package that was built anew is opened anew.
     """
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import there
@@ -178,23 +176,22 @@ def _opened(
     )
 
     checkpoint, name = open_checkpoint(source), runtime or default_runtime()
-    request = completed(name, Request(checkpoint, build, method, layout, source=source))
+    request = completed(name, Request(checkpoint, build, method, layout))
     files = named(name, request)
     # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
     may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
-    if may_choose and RUNTIMES[name].files and not there(files.vocoder):
+    if may_choose and not there(files.vocoder):
         print(
             f"{files.vocoder} is not built: PyTorch speaks;"
             f" `{files.command(files.vocoder)}` builds it",
             file=sys.stderr,
         )
         name, request = WITHOUT_FILES, replace(request, method=level_for(WITHOUT_FILES, ""))
-    request = replace(request, source=None)
     return checkpoint, name, request, open_runtime(name, request)
 
 
 def settings(
-    options: SpeakOptions, runtime: str, text: str, voice: "np.ndarray", made_of: dict[str, str]
+    options: SpeakOptions, runtime: str, text: str, voice: "np.ndarray", models: dict[str, str]
 ) -> dict[str, Any]:
     """What decides the samples: chunks of another run are used only if all of it is the same."""
 
@@ -208,7 +205,7 @@ def settings(
         "speed": options.speed,
         "seed": options.seed,
         "runtime": runtime,
-        "models": made_of,
+        "models": models,
         # another number of threads sums in another order: the last bits differ
         "threads": torch.get_num_threads() if torch else os.environ.get("OMP_NUM_THREADS"),
         "g2p": "phonemes" if options.phonemes else options.dialect,
@@ -216,101 +213,94 @@ def settings(
     }
 
 
-def parts_of(out: Path) -> Path:
-    """Where finished chunks are kept until the output is complete."""
-    return out.with_name(out.name + ".parts")
-
-
 @contextmanager
-def resume_state_of(out: Path, made_with: dict[str, Any], resume: bool) -> "Iterator[ResumeState]":
-    """The chunks kept beside the output. Removed when all went well, else a line says how to go
-    on.
+def progress(total: int | None, quiet: bool) -> "Iterator[Callable[[Speech], None]]":
+    """A progress bar on a terminal's stderr, in characters of the text, and what moves it behind a
+    chunk. total: None for a pipe, whose length is known at its end.
     """
-    from kokoro_ane.pipeline.resume import ResumeState
+    from rich.console import Console
+    from rich.progress import Progress
 
-    folder = parts_of(out)
-    with ResumeState.open(folder, made_with, resume) as state:
-        finished = False
-        try:
-            yield state
-            finished = True
-        finally:
-            if finished or not state.written:
-                state.remove()
-            else:
-                print(
-                    f"{state.written} finished chunks are kept in {folder}: the same command with"
-                    " --resume goes on",
-                    file=sys.stderr,
-                )
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal
+    with Progress(console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("speaking", total=total)
+
+        def move(speech: "Speech") -> None:
+            words = speech.chunk.words  # none: the silence at the end
+            bar.update(task, completed=words[-1].end if words else total)
+
+        yield move
 
 
-def played(
+def synthesized(
     options: SpeakOptions,
     text: "str | LiveText",
     pipeline: "Pipeline",
     voice: "np.ndarray",
     made_with: dict[str, Any],
-) -> "tuple[SynthesisStats, Sink]":
-    """Speak it all, chunk by chunk, into where it goes."""
-    from rich.console import Console
-    from rich.progress import Progress
+) -> Spoken:
+    """Speak the text, block by block, into the file, the stream or memory. The report is of the
+    audio and of the time it took. `made_with`: what decides the samples.
+    """
+    import numpy as np
 
-    from kokoro_ane.pipeline.audio import (
-        ArraySink,
-        LevelledSink,
-        Sink,
-        StreamSink,
-        TrimmedSink,
-        to_file,
-    )
-    from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
+    from kokoro_ane.pipeline.audio import Output, levelled, to_file, to_stream, trimmed
+    from kokoro_ane.pipeline.resume import parts_of, resume_state
+    from kokoro_ane.pipeline.synthesis import Speech, SpeechOptions, SynthesisStats
 
-    stats = SynthesisStats()
-    how = SpeechOptions(options.speed, options.seed)
+    stats, earlier, loudness_lufs = SynthesisStats(), None, None
+    memory = [np.zeros(0, np.float32)]
+    # a stream is played as it is computed, window by window where the vocoder has windows
+    how = SpeechOptions(options.speed, options.seed, windowed=options.stream is not None)
     with ExitStack() as stack:
-        state = stamps = None
-        target: Sink = ArraySink()
+        listeners: list[Callable[[Speech], None]] = [stats.add]  # of finished chunks
         if options.out:
-            state = stack.enter_context(resume_state_of(options.out, made_with, options.resume))
+            state = resume_state(parts_of(options.out), made_with, options.resume)
+            kept = stack.enter_context(state)
+            earlier = kept.earlier if options.resume else None
+            listeners.append(kept.keep)
         if options.timestamps:
             from kokoro_ane.pipeline.timestamps import times_to
 
-            stamps = stack.enter_context(times_to(options.timestamps, text))
-        if options.out:
-            target = stack.enter_context(to_file(options.out))
-        elif options.stream:
-            target = StreamSink(sys.stdout.buffer, options.stream)
-        # silence at both ends is cut before the whole is levelled
-        levelled = None if options.loudness is None else LevelledSink(target, options.loudness)
-        trimmed = TrimmedSink(levelled or target) if options.trim else None
-        write = (trimmed or levelled or target).write
-        console = Console(stderr=True)
-        hidden = options.quiet or not console.is_terminal
-        bar = stack.enter_context(Progress(console=console, transient=True, disable=hidden))
-        # how long a text from a pipe is, its end says
+            listeners.append(stack.enter_context(times_to(options.timestamps, text)).add)
         total = len(text) if isinstance(text, str) else None
-        task = bar.add_task("speaking", total=total)
-        # a stream is played as it is computed, window by window where the vocoder has windows
-        play = Player(write, stats.heard) if options.stream else None
-        more = {"earlier": state.earlier} if state else {"play": play}
-        for speech in pipeline.speak(text, voice, how, **more):
-            if play is None:
-                write(speech.audio)
-            stats.add(speech)
-            if stamps:
-                stamps.add(speech)
-            if state:
-                state.keep(speech)
-            words = speech.chunk.words  # none: the silence at the end
-            bar.update(task, completed=words[-1].end if words else total)
-        if trimmed:
-            trimmed.finish()
-            stats.seconds_trimmed = trimmed.cut / SAMPLE_RATE_HZ
-        if levelled:
-            levelled.finish()
-            stats.loudness_lufs = levelled.reached
-    return stats, target
+        listeners.append(stack.enter_context(progress(total, options.quiet)))
+        output = Output(lambda _: None)
+        if options.out:
+            output = stack.enter_context(to_file(options.out))
+        elif options.stream:
+            output = to_stream(sys.stdout.buffer, options.stream)
+
+        def blocks() -> "Iterator[np.ndarray]":
+            for block in pipeline.blocks(text, voice, how, earlier):
+                if isinstance(block, Speech):
+                    # its last sample was written
+                    for listener in listeners:
+                        listener(block)
+                else:
+                    yield block
+                    stats.heard(len(block))
+
+        audio: Iterable[np.ndarray] = blocks()
+        if options.trim:
+            audio = trimmed(audio)
+        if options.loudness is not None:
+            whole = np.concatenate(list(audio))
+            samples, loudness_lufs = levelled(whole, options.loudness)
+            audio = [samples]
+        for samples in audio:
+            output.write(samples)
+            if not (options.out or options.stream):
+                memory.append(samples)
+    report = {
+        **stats.report(),
+        "samples_at_full_scale": output.full_scale,
+        "dropped": pipeline.dropped,
+        "loudness_lufs": loudness_lufs,
+        "seconds_trimmed": round((stats.samples - output.samples) / SAMPLE_RATE_HZ, 6),
+    }
+    return Spoken(report, np.concatenate(memory))
 
 
 def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
@@ -322,63 +312,62 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     """
     options = checked(options)
     os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
-    import numpy as np
-
     from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.g2p.alphabet import dialect_of, voice_language
     from kokoro_ane.g2p.ssml import voices_in
-    from kokoro_ane.pipeline.audio import ArraySink
     from kokoro_ane.pipeline.synthesis import Pipeline
-    from kokoro_ane.pipeline.text import STDIN, phoneme_sentences, read_text, text_reader
+    from kokoro_ane.pipeline.text import Phonemizer, phoneme_sentences, read_text, text_reader
     from kokoro_ane.runtimes.registry import RUNTIMES
 
-    build = options.build
-    text: str | LiveText | None = None
-    digest_of = ""
-    if options.stream and {options.text, options.file and str(options.file)} == {STDIN, None}:
-        from kokoro_ane.pipeline import live_text
-
-        # what is still being written is spoken as its sentences complete
-        text = live_text.LiveText(stdin) if live_text.is_pipe(stdin) else None
-    if text is None:
-        text = digest_of = read_text(options.text, options.file, stdin)
-    # a package that was built anew is opened anew
-    manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
-    stamp = (Path.cwd(), *manifests)
-    checkpoint, runtime, request, opened = _opened(
-        options.checkpoint, options.runtime, options.method, options.layout, build, stamp
+    # what is still being written is spoken as its sentences complete
+    text = read_text(options.text, options.file, stdin, live=options.stream is not None)
+    manifests = sorted(
+        (path.name, path.stat().st_mtime_ns) for path in options.build.glob("*.json")
+    )
+    checkpoint, runtime, request, opened = opened_models(
+        options.checkpoint,
+        options.runtime,
+        options.method,
+        options.layout,
+        options.build,
+        (Path.cwd(), *manifests),
     )
     library = VoiceLibrary(checkpoint.folder / "voices")
+
+    @cache
+    def voice_named(other: str) -> "np.ndarray":
+        pack = library.blend(other)
+        opened.require_voice(other)
+        return pack
+
     name, voice = library.chosen(options.voice)
     opened.require_voice(name)
-
-    voice_named = cache(lambda other: library.blend(opened.require_voice(other)))
     # a dialect that was asked for holds for every voice
     language_of = None if options.dialect else voice_language
     # what the text names is refused before anything is spoken; a pipe's text is not there yet
     if isinstance(text, str) and not options.phonemes:
         for other in voices_in(text):
-            library.blend(other)  # is there, before it is asked whether the statistics know it
             voice_named(other)
-            (language_of or str)(other)
-    program, models = None, dict(opened.made_of)
-    # unknown words are read by the G2P package too, where the packages speak
-    if RUNTIMES[runtime].packages and not options.phonemes:
-        from kokoro_ane.runtimes.executed import open_g2p
+            if language_of:
+                language_of(other)
 
-        program, g2p_hash = open_g2p(runtime, build)
-        models |= g2p_hash
-    dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
-    reader = (
-        phoneme_sentences
-        if options.phonemes
-        else text_reader(dialect, options.lexicon, program, language_of)
+    reader: Phonemizer = phoneme_sentences
+    program, models = None, opened.made_of
+    if not options.phonemes:
+        # unknown words are read by the G2P package too, where the packages speak
+        if RUNTIMES[runtime].packages:
+            from kokoro_ane.runtimes.executed import open_g2p
+
+            program, g2p_hash = open_g2p(runtime, options.build)
+            models = models | g2p_hash
+        dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
+        reader = text_reader(dialect, options.lexicon, program, language_of)
+    pipeline = Pipeline(
+        reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, voices=voice_named
     )
-    vocab = checkpoint.config.vocab
-    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=voice_named)
-    made_with = settings(options, runtime, digest_of, voice, models)
-    stats, sink = played(options, text, pipeline, voice, made_with)
-    report = {
+    made_with = settings(options, runtime, text, voice, models) if isinstance(text, str) else {}
+    spoken = synthesized(options, text, pipeline, voice, made_with)
+    about = {
         "checkpoint": checkpoint.name,
         "releasable": checkpoint.releasable,
         "voice": name,
@@ -387,16 +376,10 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
         "layout": request.layout,
         "speed": options.speed,
         "seed": options.seed,
-        **stats.report(),
-        "samples_at_full_scale": sink.full_scale,
-        "dropped": pipeline.dropped,
-        **({} if options.loudness is None else {"loudness_lufs": stats.loudness_lufs}),
         "models": models,
-        "seconds_trimmed": round(stats.seconds_trimmed, 6),
         "out": str(options.out) if options.out else f"stream {options.stream}",
     }
-    samples = sink.all if isinstance(sink, ArraySink) else np.zeros(0, np.float32)
-    return Spoken(report, samples)
+    return replace(spoken, report=about | spoken.report)
 
 
 def print_report(report: dict[str, Any], title: str) -> None:
@@ -427,11 +410,9 @@ def in_words(report: dict[str, Any]) -> list[str]:
         f"peak {report['peak_of_the_model']:.3f} of full scale:"
         f" {clipping if turned else 'nothing turned down'}; no sample clipped"
     )
-    join_db, dropped = report["worst_join_db"], report.get("dropped")
-    if join_db is not None:
-        lines.append(f"loudest join {join_db:+.1f} dB against the voice's own frame-to-frame steps")
-    if dropped:
-        lines.append("left out: " + ", ".join(f"{count} {what}" for what, count in dropped.items()))
+    if report["dropped"]:
+        counts = [f"{count} {what}" for what, count in report["dropped"].items()]
+        lines.append("left out: " + ", ".join(counts))
     return lines
 
 

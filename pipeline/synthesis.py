@@ -1,5 +1,5 @@
-"""Synthesis: phonemes through the chain of steps to samples; text through it call by call, each
-call independent of all others, and joined with the silence that the text asks for.
+"""Synthesis: phonemes through the steps of the chain to samples, and text through the chain: g2p,
+chunks, calls, encoder, vocoder, join. Each call is independent of all others.
 
     chain = Chain(vocab, voice, encoder, vocoder)
     run_steps(STEPS, chain, begin("həlˈO.", speed=1.0, seed=0))["samples"]              # [600F]
@@ -7,10 +7,12 @@ call independent of all others, and joined with the silence that the text asks f
     for speech in pipeline.speak(text, voice, SpeechOptions(speed=1.0, seed=0)): play(speech.audio)
 
 speak, validate, vectors, bundle and eval all run these steps; which backend computes is the only
-difference. docs/synthesis.md says them for other languages, with test vectors of each step.
+difference. docs/synthesis.md describes them for a port, with test vectors of each step.
 """
 
+import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +21,11 @@ import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import Step, Tensors, require_shape, run_steps
+from kokoro_ane.core.steps import Step, Tensors, run_steps
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
-from kokoro_ane.g2p.result import Result
 from kokoro_ane.g2p.ssml import VOICE_MARK
-from kokoro_ane.pipeline.audio import StreamFinish, finished, join_db
+from kokoro_ane.pipeline.audio import StreamFinish, finished
 from kokoro_ane.pipeline.joins import (
     JoinTrim,
     NoPause,
@@ -36,13 +37,12 @@ from kokoro_ane.pipeline.joins import (
 )
 from kokoro_ane.pipeline.text import (
     LONGEST_PHONEMES,
+    PAUSES_S,
     Chunk,
-    Pauses,
     Phonemizer,
     calls,
     chunks,
     halves,
-    joined_call,
 )
 from kokoro_ane.vocoder.packing import Array, as_array
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
@@ -99,33 +99,24 @@ ROUNDED, BEFORE_VOCODER = (
 class SpeechOptions:
     """How a text is spoken. A call whose first chunk is k draws its noise from seed + k.
 
-    raw: each chunk in a call of its own and as the models made it: with their silence at both ends,
-    which stands beside the pauses, and their ticks.
+    raw: each chunk is a call of its own and stays as the models made it: with their silence at both
+    ends, which stands beside the pauses, and their ticks.
+    windowed: a chunk is given out window by window, where the vocoder has windows.
     """
 
     speed: float = 1.0
     seed: int = 0
-    pauses: Pauses = field(default_factory=Pauses)
     raw: bool = False
+    windowed: bool = False
 
     def silence(self, before: "Speech | None", chunk: Chunk) -> int:
         """Samples of silence between the last sound before `chunk` and its first."""
         # a silence that the text asks for is the same at every pace
         if chunk.before_s is not None:
             return int(chunk.before_s * SAMPLE_RATE_HZ + 0.5)
-        return self.pauses.samples(before.chunk.ending, self.speed) if before else 0
-
-
-@dataclass
-class Level:
-    """The peak of a call's waveforms, before fades and gain, and what it was turned down by."""
-
-    peak: float = 0.0
-    gain: float = 1.0
-
-    def add(self, waveform: np.ndarray, gain: float) -> None:
-        """The next piece [n]."""
-        self.peak, self.gain = max(self.peak, float(np.abs(waveform).max())), gain
+        if before is None:
+            return 0
+        return int(PAUSES_S[before.chunk.ending] * SAMPLE_RATE_HZ / self.speed + 0.5)
 
 
 @dataclass(frozen=True)
@@ -133,9 +124,10 @@ class Speech:
     """One spoken chunk. durations [n + 2] frames as the model gave them, boundary tokens included;
     samples float32, faded and within full scale.
 
-    pause: samples of silence before it. peak: of the model's own waveform. seconds: spent by stage;
-    empty for a chunk of an earlier run. edges [n + 3]: where each token is heard to begin in
-    `samples`, and where the last ends; by default what the durations say.
+    pause: samples of silence before it. gain, peak: what its call was turned down by, and the peak
+    of the waveform before that. seconds: spent by stage; empty for a chunk of an earlier run.
+    edges [n + 3]: where each token is heard to begin in `samples`, and where the last one ends; by
+    default what the durations say.
     """
 
     index: int
@@ -158,24 +150,23 @@ class Speech:
         return np.concatenate([np.zeros(self.pause, np.float32), self.samples])
 
 
-@dataclass(frozen=True)
-class Player:
-    """Where audio goes as it is computed: `write` takes samples [n] float32; `heard` takes how many
-    were written.
+@dataclass
+class Level:
+    """The peak of a call's waveform before fades and gain, and its gain, of what is computed so
+    far.
     """
 
-    write: Callable[[np.ndarray], None]
-    heard: Callable[[int], None]
+    peak: float = 0.0
+    gain: float = 1.0
 
-    def __call__(self, samples: np.ndarray) -> None:
-        if len(samples):
-            self.write(samples)
-            self.heard(len(samples))
+    def add(self, waveform: np.ndarray, gain: float) -> None:
+        """The next piece [n]."""
+        self.peak, self.gain = max(self.peak, float(np.abs(waveform).max())), gain
 
 
 class Pipeline:
-    """Responsibilities: 1. order of the stages and what stands between them; 2. cutting what is too
-    long; 3. time spent by stage.
+    """Responsibilities: 1. the order of the stages and what stands between them; 2. cutting what is
+    too long; 3. the time spent by stage.
     """
 
     def __init__(
@@ -188,29 +179,40 @@ class Pipeline:
         longest: int = LONGEST_PHONEMES,
         voices: Callable[[str], Array] | None = None,
     ) -> None:
-        """`voices`: the style pack of a voice that the text names; None: it names none."""
+        """`voices` gives the style pack of a voice that the text names; without it the text may
+        name none.
+        """
         self.g2p, self.encoder, self.vocoder, self.vocab = g2p, encoder, vocoder, vocab
         self.clock, self.longest, self.voices = clock, longest, voices
-        self.dropped: dict[str, int] = {}
+        self.dropped = Counter[str]()
 
     def speak(
         self,
         text: str | Iterable[str],
         voice: Array,
         options: SpeechOptions,
-        earlier: Callable[[int, Chunk], Speech | None] = lambda _index, _chunk: None,
-        play: Player | None = None,
+        earlier: Callable[[int, Chunk], Speech | None] | None = None,
     ) -> Iterator[Speech]:
-        """Audio of `text`, a whole or parts in order, as it is finished. voice [510, 1, 256].
+        """The chunks of `text`, each when it is complete. Arguments and errors as of `blocks`."""
+        for block in self.blocks(text, voice, options, earlier):
+            if isinstance(block, Speech):
+                yield block
 
-        `earlier` gives what an earlier run left of a chunk. `play` takes each window of a chunk
-        before the chunk is yielded, where the vocoder has windows (vocoder/streaming), else each
-        chunk.
+    def blocks(
+        self,
+        text: str | Iterable[str],
+        voice: Array,
+        options: SpeechOptions,
+        earlier: Callable[[int, Chunk], Speech | None] | None = None,
+    ) -> Iterator[np.ndarray | Speech]:
+        """Audio of `text`, a whole or parts in order: samples [n] as they are computed, and behind
+        the last ones of a chunk its Speech. voice [510, 1, 256]. `earlier` gives what an earlier
+        run left of a chunk.
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
         check_speed(options.speed)
-        self.dropped, index, started = {}, 0, self.clock()
+        self.dropped, index, started = Counter[str](), 0, self.clock()
         before: Speech | None = None
         for call in self._calls(text, options.raw):
             phonemized, waiting = self.clock() - started, [call]
@@ -218,21 +220,26 @@ class Pipeline:
             # the text
             while waiting:
                 call = waiting.pop()
-                stored = [earlier(index + place, chunk) for place, chunk in enumerate(call)]
-                try:
-                    made = (
-                        stored
-                        if all(stored)
-                        else self._spoken(call, index, voice, options, before, phonemized, play)
+                stored = [
+                    earlier(index + place, chunk) if earlier else None
+                    for place, chunk in enumerate(call)
+                ]
+                spoken: Iterable[np.ndarray | Speech]
+                if all(stored):
+                    spoken = itertools.chain.from_iterable(
+                        (one.audio, one) for one in stored if one
                     )
+                else:
+                    spoken = self._spoken(call, index, voice, options, before, phonemized)
+                try:
+                    for block in spoken:
+                        if isinstance(block, Speech):
+                            before = block
+                        yield block
                 except (UtteranceTooLong, NoPause):
                     parts = call if len(call) > 1 else halves(call[0])
                     waiting.extend((part,) for part in reversed(parts))
                     continue
-                for kept, speech in zip(stored, made, strict=True):
-                    before = kept or speech
-                    assert before is not None  # one of the two is
-                    yield before
                 index, phonemized = index + len(call), 0.0
             started = self.clock()
         if not index:
@@ -247,17 +254,11 @@ class Pipeline:
             # a voice's mark holds for the parts behind it too
             offset -= len(mark)
             part = mark + part
-            planned = chunks(self._counted(self.g2p(part)), part, self.longest)
+            planned = chunks(self.g2p(part), part, self.longest, self.dropped)
             for call in ((chunk,) for chunk in planned) if raw else calls(planned):
                 yield tuple(chunk.moved(offset) for chunk in call) if offset else call
             offset += len(part)
             mark = "".join(match[0] for match in [*VOICE_MARK.finditer(part)][-1:])
-
-    def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
-        for result in results:
-            for what, count in result.dropped.items():
-                self.dropped[what] = self.dropped.get(what, 0) + count
-            yield result
 
     def _spoken(
         self,
@@ -267,43 +268,55 @@ class Pipeline:
         options: SpeechOptions,
         before: Speech | None,
         phonemized: float,
-        play: Player | None,
-    ) -> list[Speech]:
-        """The chunks of one call, each joined to what was spoken before it. Raises NoPause where
-        the model runs two of them together.
+    ) -> Iterator[np.ndarray | Speech]:
+        """The chunks of one call through encoder, vocoder and join. Raises UtteranceTooLong, and
+        NoPause where the model runs two of them together, before it gives the first samples.
         """
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
         if not call[0].phonemes:  # silence that the text asks for behind its last word
             pause, nothing = options.silence(before, call[0]), np.zeros(0, np.float32)
-            if play:
-                play(np.zeros(pause, np.float32))
-            return [Speech(index, call[0], (), nothing, pause, 1.0, 0.0, seconds)]
+            speech = Speech(index, call[0], (), nothing, pause, 1.0, 0.0, seconds)
+            yield speech.audio
+            yield speech
+            return
         if call[0].voice:
             if self.voices is None:
                 raise InputError(f"the text names voice {call[0].voice!r}, and only one is open")
             voice = self.voices(call[0].voice)
-        # a mark in the text changes the pace of its own words, within what the model can say
+
+        # encoder: durations, with pauses between the chunks of the call; then F0 and energy
+        phonemes = [chunk.phonemes for chunk in call]
         chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
+        # a mark in the text changes the pace of its own words, within what the model can say
         speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)
-        inputs = begin(joined_call(call), speed, options.seed + index)
+        inputs = begin(" ".join(phonemes), speed, options.seed + index)
         tensors = run_steps(ROUNDED, chain, inputs, self.clock, seconds)
-        durations = with_pauses(tensors["durations"], [chunk.phonemes for chunk in call])
-        tensors |= {"durations": durations}
+        tensors["durations"] = with_pauses(tensors["durations"], phonemes)
         tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
-        frames, level = durations.tolist(), Level()
-        pieces = self._pieces(chain, tensors, play is not None and len(call) == 1, level, seconds)
+
+        # vocoder: the samples of the call, and which of them belong to which chunk
+        durations, level = tensors["durations"].tolist(), Level()
+        windowed = options.windowed and len(call) == 1
+        pieces = self._pieces(chain, tensors, windowed, level, seconds)
+        shares = [Share(tuple(durations), edges_of(durations), pieces)]
         if len(call) > 1:
-            shares = shares_of(np.concatenate([*pieces]), frames, [one.phonemes for one in call])
-        else:
-            shares = [Share(tuple(frames), edges_of(frames), pieces)]
-        speeches = []
+            shares = shares_of(np.concatenate([*pieces]), durations, phonemes)
+
+        # join: the model's silence at both ends is cut, and the text's stands before the chunk
         for place, (chunk, share) in enumerate(zip(call, shares, strict=True)):
             pause = options.silence(before, chunk)
+            if pause:
+                yield np.zeros(pause, np.float32)
             first = before is None and chunk.before_s is None
             trim = None if options.raw else JoinTrim(share.edges, chunk.phonemes, first)
-            samples, edges = _joined(share, chunk.phonemes, pause, trim, play)
-            # what a call takes is counted with its first chunk
-            spent = dict.fromkeys(STAGES, 0.0) if place else seconds
+            parts = []
+            for piece in share.pieces:
+                parts.append(trim(piece) if trim else piece)
+                if len(parts[-1]):
+                    yield parts[-1]
+            samples, edges = np.concatenate(parts), share.edges
+            if trim:
+                edges = heard(samples, edges - trim.start, chunk.phonemes)
             before = Speech(
                 index + place,
                 chunk,
@@ -312,11 +325,11 @@ class Pipeline:
                 pause,
                 level.gain,
                 level.peak,
-                spent,
-                edges,
+                # what a call takes is counted with its first chunk
+                dict.fromkeys(STAGES, 0.0) if place else seconds,
+                tuple(edges.tolist()),
             )
-            speeches.append(before)
-        return speeches
+            yield before
 
     def _pieces(
         self,
@@ -326,8 +339,8 @@ class Pipeline:
         level: Level,
         seconds: dict[str, float],
     ) -> Iterator[np.ndarray]:
-        """Finished samples of what the steps before the vocoder made: window by window where it has
-        windows and `windowed`, else in one piece.
+        """The finished samples of a call: in windows where the vocoder has them and they are
+        asked for, else in one piece. `tensors`: of the steps before the vocoder.
         """
         if not (windowed and hasattr(self.vocoder, "pieces")):
             tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
@@ -336,59 +349,36 @@ class Pipeline:
             return
         frames, started = tensors["asr"].shape[-1], self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
-        waveforms = []
         for piece in self.vocoder.pieces(tensors["features"], tensors["style"], frames):
             waveform = as_array(piece)
             require_sound(waveform)
-            waveforms.append(waveform)
             samples = finish(waveform)
             level.add(waveform, finish.gain)
             # the time that playing takes is not the vocoder's
             seconds[VOCODER] += self.clock() - started
             yield samples
             started = self.clock()
-        require_shape(
-            "waveform", np.concatenate(waveforms), (FRAME_SAMPLES * frames,), f"{frames} frames"
-        )
-
-
-def _joined(
-    share: Share, phonemes: str, pause: int, trim: JoinTrim | None, play: Player | None
-) -> tuple[np.ndarray, tuple[int, ...]]:
-    """A chunk's samples, cut by `trim`, each piece given to `play` as it is there, behind `pause`
-    samples of silence; and where its tokens are heard in them.
-    """
-    kept = [np.zeros(0, np.float32)]
-    if play:
-        play(np.zeros(pause, np.float32))
-    for piece in share.pieces:
-        kept.append(trim(piece) if trim else piece)
-        if play:
-            play(kept[-1])
-    samples, edges = np.concatenate(kept), share.edges
-    if trim:
-        edges = heard(samples, edges - trim.start, phonemes)
-    return samples, tuple(edges.tolist())
+        if finish.at != finish.length:
+            raise InputError(
+                f"waveform has shape [{finish.at}], but {frames} frames need [{finish.length}]"
+            )
 
 
 class SynthesisStats:
-    """Responsibilities: 1. sum times and lengths; 2. measure each join; 3. report."""
+    """Responsibilities: 1. sum times and lengths; 2. report."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock, self.started = clock, clock()
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.chunks = self.earlier = self.turned_down = self.samples = 0
         self.spoken = self.phonemes = self.played = 0
-        self.peak, self.lowest_gain, self.worst_join_db = 0.0, 1.0, float("-inf")
+        self.peak, self.lowest_gain = 0.0, 1.0
         self.first_audio_s: float | None = None
         self.least_margin_s: float | None = None  # of audio that was there before it was needed
-        self.loudness_lufs: float | None = None  # of the levelled output
-        self.seconds_trimmed = 0.0
-        self._before: np.ndarray | None = None
 
     def heard(self, samples: int) -> None:
-        """So many samples were written. A listener who began at the first of them waits where the
-        margin is negative.
+        """Note that the next `samples` were written. A listener who began at the first of them
+        waits where the margin is negative.
         """
         # the first samples start the listener's clock
         now = self.clock() - self.started
@@ -400,17 +390,10 @@ class SynthesisStats:
         self.played += samples
 
     def add(self, speech: Speech) -> None:
-        """The next chunk, after it was written."""
-        if self.first_audio_s is None:
-            self.first_audio_s = self.clock() - self.started
+        """Add the next chunk."""
         # a chunk of an earlier run has spent nothing in this one
         for stage, spent in speech.seconds.items():
             self.seconds[stage] += spent
-        if self._before is not None and len(speech.samples):  # the silence at the end has no join
-            self.worst_join_db = max(
-                self.worst_join_db, join_db(self._before, speech.samples, speech.pause)
-            )
-        self._before = speech.samples
         self.chunks += 1
         self.earlier += not speech.seconds
         self.turned_down += speech.gain < 1
@@ -425,7 +408,6 @@ class SynthesisStats:
         in this run, below 1 = faster.
         """
         spoken_s, spent = self.spoken / SAMPLE_RATE_HZ, sum(self.seconds.values())
-        joined = np.isfinite(self.worst_join_db)
 
         def rounded(seconds: float | None) -> float | None:
             return None if seconds is None else round(seconds, 4)
@@ -442,5 +424,4 @@ class SynthesisStats:
             "peak_of_the_model": round(self.peak, 4),
             "chunks_turned_down": self.turned_down,
             "turned_down_db": round(20 * float(np.log10(self.lowest_gain)), 2),
-            "worst_join_db": round(self.worst_join_db, 1) if joined else None,
         }

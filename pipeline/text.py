@@ -1,24 +1,43 @@
-"""Text in, chunks out: what is read and by whom, what the models say in one call, and how long the
-silence between chunks is.
+"""Text in, chunks out: where a text is read from, the g2p stage, what the models say in one call,
+and how long the silence between chunks is.
 
+    text = read_text("-", None, sys.stdin.buffer, live=True)
     for chunk in chunks(text_reader("us")(text), text):
         print(chunk.phonemes, chunk.ending)
 
 One sentence is one chunk. A sentence longer than LONGEST_PHONEMES, or one that the encoder refuses
 as too long, is cut in two (g2p/chunks.py says where), and each part again.
+
+A text that is still being written comes from an open pipe, in parts that can be spoken at once. A
+part ends with a sentence, at a blank line, or with the pipe. Behind a full stop the next word
+decides whether the sentence is over, as in a whole text; where nothing comes for 0.2 s, the stop is
+taken for one before a new sentence. Nothing is cut inside markup.
 """
 
+import codecs
+import os
 import re
-from collections.abc import Callable, Iterator
+import select
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from kokoro_ane.core.contract import MAX_PHONEMES, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.g2p.chunks import ending_of, halved, joined, speakable, word_groups
+from kokoro_ane.g2p.chunks import (
+    ending_of,
+    halved,
+    joined,
+    sentence_ends,
+    speakable,
+    word_groups,
+)
 from kokoro_ane.g2p.result import PUNCTUATION, US, Language, Result, Source, Word
 
 if TYPE_CHECKING:
@@ -39,20 +58,11 @@ Ending = Literal["paragraph", "sentence", "clause", "none"]
 Phonemizer = Callable[[str], Iterator[Result]]
 
 
-@dataclass(frozen=True)
-class Pauses:
-    """Silence between chunks at pace 1, beside what the model itself leaves at both ends; a pace of
-    2 halves it.
-    """
-
-    paragraph_s: float = 0.5
-    sentence_s: float = 0.2
-    clause_s: float = 0.08
-    none_s: float = 0.0
-
-    def samples(self, ending: Ending, speed: float) -> int:
-        """Whole samples of silence behind a chunk that ends so."""
-        return int(getattr(self, f"{ending}_s") * SAMPLE_RATE_HZ / speed + 0.5)
+# Silence behind a chunk by its ending, at pace 1 and beside what `raw` speech has at both ends; a
+# pace of 2 halves it.
+PAUSES_S: Mapping[Ending, float] = MappingProxyType(
+    {"paragraph": 0.5, "sentence": 0.2, "clause": 0.08, "none": 0.0}
+)
 
 
 @dataclass(frozen=True)
@@ -94,17 +104,22 @@ class Chunk:
 
 
 def chunks(
-    results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES
+    results: Iterator[Result],
+    text: str,
+    longest: int = LONGEST_PHONEMES,
+    dropped: Counter[str] | None = None,
 ) -> Iterator[Chunk]:
     """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none. A
-    pause that is asked for ends a chunk.
+    pause that is asked for ends a chunk. `dropped` counts what g2p left out.
 
-    One behind the last word gives a chunk of no words, which is its silence alone; a text of pauses
-    alone gives nothing.
+    A pause behind the last word gives a chunk of no words, which is its silence alone; a text of
+    pauses alone gives nothing.
     """
     silence_s: float | None = None
     spoken = False
     for result in results:
+        if dropped is not None:
+            dropped.update(result.dropped)
         for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
             chunk = replace(Chunk.of(words), before_s=silence_s)
             if speakable(chunk.phonemes):
@@ -131,7 +146,8 @@ def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
     call: tuple[Chunk, ...] = ()
     for chunk in chunks:
         short = 0 < len(chunk.phonemes) < SHORT_PHONEMES
-        length = len(joined_call((*call, chunk)))
+        # a space stands between the chunks of a call
+        length = len(" ".join([one.phonemes for one in (*call, chunk)]))
         alike = call and (chunk.rate, chunk.voice) == (call[0].rate, call[0].voice)
         if call and not (short and alike and length <= MOST_SHARED):
             yield call
@@ -142,11 +158,6 @@ def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
             call = ()
     if call:
         yield call
-
-
-def joined_call(call: tuple[Chunk, ...]) -> str:
-    """The phonemes of a call, a space between its chunks."""
-    return " ".join([chunk.phonemes for chunk in call])
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -194,47 +205,10 @@ def halves(chunk: Chunk) -> tuple[Chunk, Chunk]:
     return replace(Chunk.of(first), before_s=chunk.before_s), Chunk.of(second, chunk.ending)
 
 
-STDIN = "-"
+# ---- the g2p stage
+
 _SENTENCE = re.compile(r"\s*(\S.*?(?:[.!?…]+[\"”)]*(?=\s)|(?=\n)|$))", re.DOTALL)
 _WORD = re.compile(rf"[{re.escape(PUNCTUATION)}]|[^\s{re.escape(PUNCTUATION)}]+")
-
-
-def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
-    """`argument`, or what is in `file`, or on `stdin` where either is "-". Raises InputError: none
-    or two, unreadable, not UTF-8.
-    """
-    if (argument is None) == (file is None):
-        raise InputError(
-            "give either a text, or --file FILE, or - for standard input"
-            + (", not both" if file else "")
-        )
-    if argument is not None and argument != STDIN:
-        # Python gives a byte that is not UTF-8 as half of a surrogate pair, which no file takes
-        half = re.search("[\ud800-\udfff]", argument)
-        if half:
-            raise InputError(
-                f"the text is not UTF-8: {ascii(half[0])} is no character, at {half.start()};"
-                " convert it to UTF-8"
-            )
-        return argument
-    if file is None or str(file) == STDIN:
-        where, data = "standard input", stdin.read()
-    elif file.is_file():
-        try:
-            where, data = str(file), file.read_bytes()
-        except OSError as problem:
-            raise InputError(f"cannot read {file}: {problem.strerror}") from None
-    else:
-        raise InputError(
-            f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist"
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise InputError(
-            f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it"
-            " to UTF-8"
-        ) from None
 
 
 def text_reader(
@@ -281,3 +255,122 @@ def phoneme_sentences(text: str) -> Iterator[Result]:
             words.append(Word(symbols, match.start(), end, symbols, symbols, source, space=space))
         if words:
             yield Result(sentence[1], joined(words), tuple(words))
+
+
+# ---- where a text is read from
+
+STDIN = "-"
+BLOCK_BYTES = 65_536
+# A text that is complete is one part up to here, however fast its pipe brings it.
+PART = 4096  # characters
+TOKEN_S, IDLE_S = 0.02, 0.2  # a writer's pause between two tokens, and one behind a sentence
+_NEXT_WORD = re.compile(r"\s*\S+\s")
+# an element's tags, and what may still become a tag or a link
+_TAG = re.compile(r"<(/?)[A-Za-z][^<>]*?(/?)>")
+_OPEN = re.compile(r"<[^<>]{0,200}\Z|\[[^\[\]]{0,200}(?:\](?:\([^()]{0,200})?)?\Z")
+
+
+def read_text(
+    argument: str | None, file: Path | None, stdin: BinaryIO, live: bool = False
+) -> "str | LiveText":
+    """`argument`, or the content of `file`, or of `stdin` where either is "-". With `live` an open
+    pipe is not read to its end first. Raises InputError: none or two, unreadable, not UTF-8.
+    """
+    if (argument is None) == (file is None):
+        raise InputError(
+            "give either a text, or --file FILE, or - for standard input"
+            + (", not both" if file else "")
+        )
+    if argument is not None and argument != STDIN:
+        # Python gives a byte that is not UTF-8 as half of a surrogate pair, which no file takes
+        half = re.search("[\ud800-\udfff]", argument)
+        if half:
+            raise InputError(
+                f"the text is not UTF-8: {ascii(half[0])} is no character, at {half.start()};"
+                " convert it to UTF-8"
+            )
+        return argument
+    if file is None or str(file) == STDIN:
+        if live and is_pipe(stdin):
+            return LiveText(stdin)
+        where, data = "standard input", stdin.read()
+    elif file.is_file():
+        try:
+            where, data = str(file), file.read_bytes()
+        except OSError as problem:
+            raise InputError(f"cannot read {file}: {problem.strerror}") from None
+    else:
+        raise InputError(
+            f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist"
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise _not_utf8(where, problem, problem.start) from None
+
+
+def _not_utf8(where: str, problem: UnicodeDecodeError, at: int) -> InputError:
+    byte = problem.object[problem.start]
+    return InputError(f"{where} is not UTF-8: byte {byte:#04x} at {at}; convert it to UTF-8")
+
+
+def is_pipe(stream: BinaryIO) -> bool:
+    """Whether more may come: a pipe, a socket or a terminal, and no file and no memory."""
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, AttributeError):
+        return False
+
+
+class LiveText:
+    """The text of a pipe: its parts in order, and slices of what has been read so far."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.read = stream, ""
+
+    def __getitem__(self, place: slice) -> str:
+        return self.read[place]
+
+    def __iter__(self) -> Iterator[str]:
+        """Parts in order. Raises InputError for what is not UTF-8."""
+        decoder, spoken, count, open_pipe = codecs.getincrementaldecoder("utf-8-sig")(), 0, 0, True
+        wait_s: float | None = None
+        file = self.stream.fileno()
+        while open_pipe:
+            if not select.select([file], [], [], wait_s)[0]:
+                # nothing came: what is whole is spoken; then the pipe is waited for
+                end = spoken + whole_part(self.read[spoken:], idle=wait_s == IDLE_S)
+                wait_s = IDLE_S if wait_s == TOKEN_S else None
+            else:
+                data = os.read(file, BLOCK_BYTES)
+                count += len(data)
+                try:
+                    self.read += decoder.decode(data, final=not data)
+                except UnicodeDecodeError as problem:
+                    # the decoder may hold bytes of the block before
+                    at = count - len(problem.object) + problem.start
+                    raise _not_utf8("standard input", problem, at) from None
+                open_pipe, wait_s, end = bool(data), TOKEN_S, spoken
+                if not open_pipe:
+                    end = len(self.read)
+                elif len(self.read) - spoken >= PART:
+                    end += whole_part(self.read[spoken : spoken + PART])
+            if end > spoken:
+                yield self.read[spoken:end]
+                spoken = end
+
+
+def whole_part(text: str, idle: bool = False) -> int:
+    """How many characters of `text` can be spoken whatever comes next. `idle`: nothing comes for
+    now.
+    """
+    # where nothing comes, a word stands in for the next sentence's first
+    for end in reversed(list(sentence_ends(f"{text} The end" if idle else text))):
+        end = min(end, len(text))
+        part = text[:end]
+        if idle or part.endswith("\n") or _NEXT_WORD.match(text, end):
+            # no element, tag or link is open
+            depth = sum(-1 if close else not alone for close, alone in _TAG.findall(part))
+            if depth <= 0 and not _OPEN.search(part):
+                return end
+    return 0

@@ -1,8 +1,8 @@
-"""When each word and phoneme is heard, by durations and energy (joins.py), written as the audio is.
+"""When each word and phoneme is heard, by durations and energy (joins.py), written while the audio
+is: JSON, or subtitles.
 
-    tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
-
-A file of them is written by pipeline/timestamps.py:
+    with times_to(Path("words.json"), text) as times:
+        for speech in pipeline.speak(text, voice, options): times.add(speech)
 
 {"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s,
 end_s], ...], "words": [{"text", "start", "end", "start_s", "end_s", "phonemes"}, ...]}, ...],
@@ -15,20 +15,22 @@ that the text asks for is no word.
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TextIO
 
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
-from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
+from kokoro_ane.g2p.result import PUNCTUATION, Word
 from kokoro_ane.g2p.ssml import BLOCKS, PATTERN, TOOLS
-from kokoro_ane.pipeline.live_text import LiveText
 from kokoro_ane.pipeline.synthesis import Speech
+from kokoro_ane.pipeline.text import LiveText
 
 DIGITS = 6  # a sample is 41.7 microseconds
+Timed = tuple[Word, float, float]  # a word, and the seconds where it begins and ends
+Text = str | LiveText  # sliced by the words' offsets
 
 
 def seconds(samples: int) -> float:
@@ -36,18 +38,16 @@ def seconds(samples: int) -> float:
     return round(samples / SAMPLE_RATE_HZ, DIGITS)
 
 
-def edges_of(speech: Speech, offset: int) -> list[int]:
-    """Where each token of a chunk begins, and where the last ends, in samples: [tokens + 1]. Its
-    pause begins at sample `offset`.
+def edges_s(speech: Speech, offset: int) -> list[float]:
+    """The seconds where each token of a chunk begins and the last one ends: [tokens + 1]. The
+    chunk's pause begins at sample `offset`.
     """
-    return [offset + speech.pause + edge for edge in speech.edges]
+    return [seconds(offset + speech.pause + edge) for edge in speech.edges]
 
 
-def words_of(speech: Speech, offset: int) -> list[tuple[Word, float, float]]:
-    """The words and marks of a chunk with the seconds where each begins and ends; a pause that was
-    asked for is left out.
-    """
-    edges = [seconds(edge) for edge in edges_of(speech, offset)]
+def words_of(speech: Speech, offset: int) -> list[Timed]:
+    """The words and marks of a chunk with their times; a pause that was asked for is left out."""
+    edges = edges_s(speech, offset)
     # token 0 is the boundary
     return [
         (word, edges[place + 1], edges[place + 1 + len(word.phonemes)])
@@ -57,8 +57,8 @@ def words_of(speech: Speech, offset: int) -> list[tuple[Word, float, float]]:
 
 
 def stamp(speech: Speech, offset: int) -> dict[str, Any]:
-    """Times of one chunk whose pause begins at sample `offset`."""
-    edges = [seconds(edge) for edge in edges_of(speech, offset)]
+    """The times of one chunk whose pause begins at sample `offset`."""
+    edges = edges_s(speech, offset)
     symbols = ("", *speech.chunk.phonemes, "")
     return {
         "index": speech.index,
@@ -80,84 +80,23 @@ def stamp(speech: Speech, offset: int) -> dict[str, Any]:
     }
 
 
-def with_times(tokens: Sequence[SpokenToken], speeches: Iterable[Speech]) -> list[SpokenToken]:
-    """`tokens` of `G2P.__call__` with `start_ts` and `end_ts` in seconds of the whole audio; None
-    for what no chunk says.
-
-    `speeches`: every chunk of the same text by the same g2p, in order. A word cut over two chunks
-    ends where its last part does.
-    """
-    timed, place, offset = list(tokens), 0, 0
-
-    def is_said_by(token: SpokenToken, word: Word) -> bool:
-        span = (token.start, token.end)
-        return span == (word.start, word.end) and word.phonemes in token.phonemes
-
-    for speech in speeches:
-        for word, start, end in words_of(speech, offset):
-            # tokens without sound (spaces, markup) are passed over
-            while place < len(timed) and not is_said_by(timed[place], word):
-                place += 1
-            if place == len(timed):
-                raise InputError(
-                    f"no token says {word.text!r} at {word.start}: tokens and speech are of two"
-                    " texts, or of two dialects"
-                )
-            # a word in several parts begins with the first and ends with the last
-            first = timed[place].start_ts
-            first = start if first is None else first
-            timed[place] = replace(timed[place], start_ts=first, end_ts=end)
-            place += timed[place].phonemes.endswith(word.phonemes)
-        offset += len(speech.audio)
-    return timed
-
-
-class Timestamps:
-    """One JSON object, written chunk by chunk, so that memory does not grow with the text."""
-
-    def __init__(self, file: TextIO) -> None:
-        self.file, self.samples, self.chunks = file, 0, 0
-        file.write(f'{{"sample_rate_hz": {SAMPLE_RATE_HZ}, "chunks": [')
-
-    def add(self, speech: Speech) -> None:
-        """The next chunk."""
-        self.file.write(",\n" if self.chunks else "\n")
-        self.file.write(json.dumps(stamp(speech, self.samples), ensure_ascii=False))
-        self.chunks += 1
-        self.samples += speech.pause + len(speech.samples)
-
-    def close(self) -> None:
-        """Write the end."""
-        self.file.write(f'\n], "seconds": {seconds(self.samples)}}}\n')
-
-
-LINE, LINES, LONGEST_S = 42, 2, 7.0
+LINE, LINES, LONGEST_S = 42, 2, 7.0  # characters, lines and seconds of a cue
 # what stands between two words and inside of them: what is not said, tags, overrides' brackets
 MARKUP = re.compile(
     rf"<(?P<unsaid>desc|metadata)\b[^<>]*>.*?</(?P=unsaid)\s*>|\]\([^()]*\)|{TOOLS}|{PATTERN}|\[",
     re.IGNORECASE | re.DOTALL,
 )
 SPACES = re.compile(r"\s+")
-Timed = tuple[Word, float, float]
 
 
-@dataclass(frozen=True)
-class Cue:
-    """What is shown from `start_s` to `end_s`."""
-
-    start_s: float
-    end_s: float
-    text: str
-
-
-def shown(words: Sequence[Timed], text: str | LiveText) -> str:
-    """The words as the text has them; what stands between two is kept unless it is markup or white
-    space.
+def shown(words: Sequence[Timed], text: Text) -> str:
+    """The words as the text has them; what stands between two words stays unless it is markup or
+    white space.
     """
     pieces, last = [], -1
     for word, _, _ in words:
         # "2026" is several spoken words and one written item
-        if word.start < last:  # several spoken words of one written item
+        if word.start < last:
             continue
         gap = text[last : word.start] if last >= 0 else ""
         pieces += [SPACES.sub(" ", MARKUP.sub(_apart, piece)) for piece in (gap, word.text)]
@@ -170,21 +109,18 @@ def _apart(match: re.Match[str]) -> str:
     return " " if (match["name"] or "").lower() in BLOCKS else ""
 
 
-def cues(words: Sequence[Timed], text: str | LiveText) -> Iterator[Cue]:
-    """The words of one chunk in cues."""
-    while words:
-        count = _fitting(words, text)
-        yield Cue(words[0][1], words[count - 1][2], shown(words[:count], text))
-        words = words[count:]
+def folded(words: Sequence[Timed], text: Text) -> list[str]:
+    """The words as shown, in lines of at most LINE characters where words allow it."""
+    spaced = " ".join(shown(words, text).split())
+    return textwrap.wrap(spaced, LINE, break_long_words=False, break_on_hyphens=False)
 
 
-def _fitting(words: Sequence[Timed], text: str | LiveText) -> int:
+def fitting(words: Sequence[Timed], text: Text) -> int:
     """How many words make the next cue; marks stay with the word before them."""
     most = 1
     while most < len(words):
         longer = words[: most + 1]
-        lines = folded(shown(longer, text)).count("\n") + 1
-        if lines > LINES or longer[-1][2] - longer[0][1] > LONGEST_S:
+        if len(folded(longer, text)) > LINES or longer[-1][2] - longer[0][1] > LONGEST_S:
             break
         most += 1
     if most == len(words):
@@ -202,57 +138,66 @@ def _fitting(words: Sequence[Timed], text: str | LiveText) -> int:
     return count
 
 
-def folded(text: str) -> str:
-    """Lines of at most LINE characters where words allow it."""
-    lines = [""]
-    for word in text.split(" "):
-        joined = f"{lines[-1]} {word}".strip()
-        lines[-1:] = [joined] if len(joined) <= LINE or not lines[-1] else [lines[-1], word]
-    return "\n".join(lines)
-
-
 def clock(time_s: float, point: str) -> str:
     """hh:mm:ss,mmm."""
     whole_s, ms = divmod(round(time_s * 1000), 1000)
     return f"{whole_s // 3600:02}:{whole_s // 60 % 60:02}:{whole_s % 60:02}{point}{ms:03}"
 
 
-class Subtitles:
-    """Cues written chunk by chunk."""
+HEADS = MappingProxyType(
+    {
+        ".json": f'{{"sample_rate_hz": {SAMPLE_RATE_HZ}, "chunks": [',
+        ".srt": "",
+        ".vtt": "WEBVTT\n\n",
+    }
+)
+SUFFIXES = tuple(HEADS)
 
-    def __init__(self, file: TextIO, text: str | LiveText, suffix: str) -> None:
-        self.file, self.text, self.point = file, text, "," if suffix == ".srt" else "."
-        self.samples, self.count = 0, 0
-        if suffix == ".vtt":
-            file.write("WEBVTT\n\n")
+
+class TimesFile:
+    """A file of times, written chunk by chunk, so that memory does not grow with the text: one
+    JSON object, or subtitles.
+    """
+
+    def __init__(self, file: TextIO, text: Text, suffix: str) -> None:
+        self.file, self.text, self.suffix = file, text, suffix
+        self.samples = self.count = 0  # of audio so far; of chunks, or of cues
+        file.write(HEADS[suffix])
 
     def add(self, speech: Speech) -> None:
-        """The next chunk."""
-        for cue in cues(words_of(speech, self.samples), self.text):
+        """Write the next chunk."""
+        if self.suffix == ".json":
+            self.file.write(",\n" if self.count else "\n")
+            self.file.write(json.dumps(stamp(speech, self.samples), ensure_ascii=False))
             self.count += 1
-            shown_as = folded(cue.text)
-            if self.point == ".":
-                shown_as = shown_as.replace("&", "&amp;").replace("<", "&lt;")
-            self.file.write(
-                f"{self.count}\n{clock(cue.start_s, self.point)} -->"
-                f" {clock(cue.end_s, self.point)}\n{shown_as}\n\n"
-            )
-        self.samples += len(speech.audio)
+        else:
+            words = words_of(speech, self.samples)
+            while words:
+                count = fitting(words, self.text)
+                self._write_cue(words[:count])
+                words = words[count:]
+        self.samples += speech.pause + len(speech.samples)
+
+    def _write_cue(self, words: Sequence[Timed]) -> None:
+        lines, point = "\n".join(folded(words, self.text)), ","
+        if self.suffix == ".vtt":
+            lines, point = lines.replace("&", "&amp;").replace("<", "&lt;"), "."
+        self.count += 1
+        start, end = clock(words[0][1], point), clock(words[-1][2], point)
+        self.file.write(f"{self.count}\n{start} --> {end}\n{lines}\n\n")
 
     def close(self) -> None:
-        """Nothing comes behind the last cue."""
-
-
-SUFFIXES = (".json", ".srt", ".vtt")
+        """Write the end."""
+        if self.suffix == ".json":
+            self.file.write(f'\n], "seconds": {seconds(self.samples)}}}\n')
 
 
 @contextlib.contextmanager
-def times_to(path: Path, text: str | LiveText) -> Iterator[Timestamps | Subtitles]:
+def times_to(path: Path, text: Text) -> Iterator[TimesFile]:
     """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt.
     `text`: what is spoken.
     """
     with staged(path) as aside, aside.open("w", encoding="utf-8") as file:
-        suffix = path.suffix.lower()
-        stamps = Timestamps(file) if suffix == ".json" else Subtitles(file, text, suffix)
-        yield stamps
-        stamps.close()
+        times = TimesFile(file, text, path.suffix.lower())
+        yield times
+        times.close()

@@ -19,7 +19,7 @@ from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.pipeline.audio import to_file
 from kokoro_ane.pipeline.step_comparison import StepRow, compared, replayed
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, Pipeline, Speech, SpeechOptions, begin
-from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Pauses, phoneme_sentences
+from kokoro_ane.pipeline.text import LONGEST_PHONEMES, PAUSES_S, phoneme_sentences
 
 FORMAT = 1
 INDEX, VOICE, JOINED = "index.json", "voice.npy", "text.wav"
@@ -183,7 +183,7 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
         "speed": 1.0,
         "longest_phonemes": CUT,
         "longest_phonemes_in_use": LONGEST_PHONEMES,
-        "pauses_s": vars(Pauses()),
+        "pauses_s": {f"{ending}_s": pause_s for ending, pause_s in PAUSES_S.items()},
         "chunks": chunks,
     }
 

@@ -25,7 +25,7 @@ from kokoro_ane.core.staging import (
     write_json,
 )
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
+from kokoro_ane.pipeline.resume import not_a_resume_state, resume_state
 from tests.attacks.test_output import of_ours, our_folder
 from tests.builds import left_behind
 from tests.commands import ROOT, parsed, ran, refused
@@ -115,35 +115,33 @@ class TestStaging:
         recover(tmp_path)
         assert not left_behind(tmp_path)
 
-    def test_a_journal_is_never_without_its_settings(self, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("last", ["mkdir", "locked", "write_text"])
+    def test_a_kept_state_is_ours_wherever_its_first_run_was_killed(self, last, tmp_path):
         """Killed between its folder and settings.json, it was somebody else's folder for every
         later run, which was refused.
         """
-        bare, real = [], Path.open
-
-        def opened(path, *inputs, **more):
-            bare.append(
-                (tmp_path / "a.wav.parts").exists()
-                and not (tmp_path / "a.wav.parts" / "settings.json").exists()
-            )
-            return real(path, *inputs, **more)
-
-        monkeypatch.setattr(Path, "open", opened)
-        with ResumeState.open(tmp_path / "a.wav.parts", {"text": "x"}, resume=False):
-            assert resume_state_of_ours(tmp_path / "a.wav.parts") is None
-        assert bare
-        assert not any(bare)
-        with ResumeState.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
-            assert parsed(tmp_path / "a.wav.parts" / "settings.json") == {"text": "y"}
-            journal.remove()
+        parts = tmp_path / "a.wav.parts"
+        done = ran(sys.executable, "-c", KILLED, str(parts), last)
+        assert done.returncode == -signal.SIGKILL
+        assert parts.is_dir()
+        assert not (parts / "settings.json").exists()
+        with resume_state(parts, {"text": "y"}, resume=True):
+            assert parsed(parts / "settings.json") == {"text": "y"}
         assert not left_behind(tmp_path)
+
+    def test_control_a_users_folder_is_refused(self, tmp_path):
+        (tmp_path / "thesis.tex").write_text("mine")
+        assert "holds thesis.tex" in not_a_resume_state(tmp_path)
+        with refused("holds thesis.tex"), resume_state(tmp_path, {"text": "y"}, resume=False):
+            pass
+        assert left_behind(tmp_path) == ["thesis.tex"]
 
     def test_two_onto_one_output_one_after_the_other(self, tmp_path):
         """The second took the folder away under the first, or the first under the second: "cannot
         use a.wav.parts", exit 2.
         """
         parts = tmp_path / "a.wav.parts"
-        with ResumeState.open(parts, {"text": "x"}, resume=False) as journal:
+        with resume_state(parts, {"text": "x"}, resume=False):
             second = subprocess.Popen(
                 [sys.executable, "-c", SECOND, str(parts)],
                 cwd=ROOT,
@@ -152,25 +150,27 @@ class TestStaging:
             )
             assert (
                 second.stderr.readline()
-                == f"{parts}: process {os.getpid()} writes this output: waiting until it has"
-                " ended\n"
+                == f"{parts}: another process writes this output: waiting until it has ended\n"
             )
             assert parsed(parts / "settings.json") == {"text": "x"}
-            journal.remove()
         assert second.communicate()[1] == "spoke\n"
         assert second.returncode == 0
         assert not left_behind(tmp_path)
 
+    def test_several_onto_one_output_each_has_it_alone(self, tmp_path):
+        _at_once(_alone, tmp_path, 4)
+        assert not left_behind(tmp_path)
+
     def test_the_output_of_a_killed_one_is_free(self, tmp_path):
         parts = tmp_path / "a.wav.parts"
-        killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
+        killed = SECOND.replace("pass", "os.kill(os.getpid(), 9)")
         done = ran(sys.executable, "-c", killed, str(parts))
         assert done.returncode == -signal.SIGKILL
-        assert left_behind(parts) == "audio.f32 chunks.jsonl owner.lock settings.json".split()
-        with ResumeState.open(parts, {"text": "y"}, resume=False):
+        assert left_behind(parts) == "owner.lock settings.json".split()
+        with resume_state(parts, {"text": "y"}, resume=False):
             assert parsed(parts / "settings.json") == {"text": "y"}
 
-    @pytest.mark.parametrize("name", ["owner.lock", "audio.f32", "chunks.jsonl"])
+    @pytest.mark.parametrize("name", ["owner.lock", "000000.npz"])
     @pytest.mark.parametrize("resume", [False, True])
     def test_a_link_among_the_kept_chunks_is_not_followed(self, name, resume, tmp_path):
         thesis, parts = tmp_path / "thesis.tex", tmp_path / "a.wav.parts"
@@ -178,13 +178,11 @@ class TestStaging:
         parts.mkdir()
         (parts / "settings.json").write_text('{"text": "x"}')
         (parts / name).symlink_to(thesis)
-        refused(
-            f"its {name} is no file of an interrupted run",
-            ResumeState.open,
-            parts,
-            {"text": "x"},
-            resume,
-        )
+        with (
+            refused(f"its {name} is no file of an interrupted run"),
+            resume_state(parts, {"text": "x"}, resume),
+        ):
+            pass
         assert thesis.read_text() == "mine"
 
     def test_interrupted_again_while_names_are_given_the_next_command_goes_on(
@@ -236,10 +234,32 @@ class TestStaging:
 SECOND = """
 import os, sys
 from pathlib import Path
-from kokoro_ane.pipeline.resume import ResumeState
-with ResumeState.open(Path(sys.argv[1]), {"text": "second"}, resume=False) as journal:
-    journal.remove()
+from kokoro_ane.pipeline.resume import resume_state
+with resume_state(Path(sys.argv[1]), {"text": "second"}, resume=False):
+    pass
 print("spoke", file=sys.stderr)
+"""
+
+
+# killed at the first call of a function, or behind that of mkdir
+KILLED = """
+import os, sys
+from pathlib import Path
+from kokoro_ane.pipeline import resume
+def killed(*_, **how):
+    os.kill(os.getpid(), 9)
+def mkdir(path, real=Path.mkdir, **how):
+    real(path, **how)
+    path.name.endswith(".parts") and killed()
+if sys.argv[2] == "mkdir":
+    Path.mkdir = mkdir
+elif sys.argv[2] == "locked":
+    real = resume.locked
+    resume.locked = lambda *how: real(*how) and killed()
+else:
+    Path.write_text = killed
+with resume.resume_state(Path(sys.argv[1]), {"text": "x"}, resume=False):
+    pass
 """
 
 
@@ -253,6 +273,16 @@ def _at_once(work, folder, count):
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0
+
+
+def _alone(folder, mine):
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    for _ in range(20):
+        with resume_state(folder / "p", {"text": mine}, resume=False):
+            assert parsed(folder / "p" / "settings.json") == {"text": mine}
+            assert not (folder / "alone").exists()
+            (folder / "alone").touch()
+            (folder / "alone").unlink()
 
 
 def _pairs(folder, mine):

@@ -3,12 +3,16 @@ resumption, bad input in one line.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import numpy as np
+import pyloudnorm
 import pytest
 import soundfile
 from hypothesis import given, settings
@@ -16,9 +20,10 @@ from hypothesis import strategies as st
 
 from kokoro_ane.api import speak
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from kokoro_ane.pipeline.audio import TrimmedSink, levelled, to_file
-from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
-from kokoro_ane.pipeline.speak import main
+from kokoro_ane.pipeline.audio import levelled, trimmed
+from kokoro_ane.pipeline.resume import resume_state
+from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
+from kokoro_ane.pipeline.speak import speak as spoken
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk, phoneme_sentences
 from kokoro_ane.runtimes import registry
@@ -32,7 +37,8 @@ SPEAK = (sys.executable, "-m", "kokoro_ane.pipeline.speak")
 # PyTorch speaks without Core ML's tools, whose import takes as long as PyTorch's
 ALONE = """
 import sys
-from kokoro_ane.pipeline.speak import main
+from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
+from kokoro_ane.pipeline.speak import speak as spoken
 from kokoro_ane.pipeline.text import text_reader
 code = main(sys.argv[1:])
 assert [*text_reader("us")("Hello.")]
@@ -63,64 +69,44 @@ def say(folder, out, *more, text=TEXT):
 class TestCommand:
     def test_file_times_and_report(self, folder, tmp_path, capsys):
         out, stamps = tmp_path / "a.wav", tmp_path / "words.json"
-        assert (
-            main([*flags(folder, out), *f"--voice slt:0.7,rms:0.3 --timestamps {stamps}".split()])
-            == 0
-        )
-        report = printed(capsys)
-        pcm, rate_hz = soundfile.read(out, dtype="int16")
-        assert rate_hz == SAMPLE_RATE_HZ
-        assert soundfile.info(out).subtype == "PCM_16"
-        assert pcm.ndim == 1
+        pcm = say(folder, out, "--voice", "slt:0.7,rms:0.3", "--timestamps", str(stamps))
+        report, times, info = printed(capsys), parsed(stamps), soundfile.info(out)
+        assert (info.samplerate, info.channels, info.subtype) == (SAMPLE_RATE_HZ, 1, "PCM_16")
         assert report["seconds_of_audio"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
         assert report["chunks"] == 3
         assert report["voice"] == "slt:0.7,rms:0.3"
         assert not report["releasable"]
         assert report["samples_at_full_scale"] == 0
         assert report["peak_of_the_model"] > 0.01
-        times = parsed(stamps)
-        assert times["seconds"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
-        edges = [
-            0.0,
-            *(
-                edge
-                for chunk in times["chunks"]
-                for edge in (chunk["start_s"] - chunk["pause_s"], chunk["end_s"])
-            ),
-        ]
-        assert edges[1::2] == pytest.approx(edges[0:-1:2], abs=2e-6)
-        assert edges[-1] == times["seconds"]
+        end_s = 0.0
+        for chunk in times["chunks"]:
+            assert chunk["start_s"] - chunk["pause_s"] == pytest.approx(end_s, abs=2e-6)
+            end_s = chunk["end_s"]
+        assert end_s == times["seconds"]
+        assert end_s == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
         words = [word for chunk in times["chunks"] for word in chunk["words"]]
-        assert [TEXT[word["start"] : word["end"]] for word in words] == [
-            word["text"] for word in words
-        ]
+        assert all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
         assert left_behind(tmp_path) == ["a.wav", "words.json"]
 
-    def test_flac_seed_speed_and_a_stream_hold_the_samples(self, folder, tmp_path):
+    def test_flac_seed_and_speed(self, folder, tmp_path):
         assert np.array_equal(say(folder, tmp_path / "a.wav"), say(folder, tmp_path / "a.flac"))
-        one, same, other = (
-            say(folder, tmp_path / "a.wav", "--seed", seed, text="abc def.")
-            for seed in ("0", "0", "1")
+        one, same, other, fast = (
+            say(folder, tmp_path / "a.wav", *more.split(), text="abc def.")
+            for more in ("--seed 0", "--seed 0", "--seed 1", "--speed 2")
         )
         assert np.array_equal(one, same)
         assert len(one) == len(other)
         assert not np.array_equal(one, other)
-        assert len(say(folder, tmp_path / "a.wav", "--speed", "2", text="abc def.")) < len(one)
-        pcm = say(folder, tmp_path / "a.wav")
-        command = [sys.executable, "-c", ALONE, *flags(folder, text="-"), "--stream", "wav"]
+        assert len(fast) < len(one)
+
+    @pytest.mark.parametrize("kind, header", [("wav", 44), ("pcm", 0)])
+    def test_a_stream_holds_the_samples_of_the_file(self, kind, header, folder, tmp_path):
+        command = [sys.executable, "-c", ALONE, *flags(folder, text="-"), "--stream", kind]
         done = ran(*command, input=TEXT.encode(), text=False)
         assert done.returncode == 0
-        assert done.stdout[44:] == pcm.tobytes()
-        assert done.stdout[:4] == b"RIFF"
-        assert json.loads(done.stderr.decode().strip().splitlines()[-1])["out"] == "stream wav"
-
-    def test_stream_of_pcm_equals_the_file(self, folder, tmp_path, capsysbinary):
-        pcm = say(folder, tmp_path / "a.wav")
-        capsysbinary.readouterr()
-        assert main([*flags(folder), "--stream", "pcm"]) == 0
-        output = capsysbinary.readouterr()
-        assert output.out == pcm.tobytes()
-        assert json.loads(output.err.decode().strip().splitlines()[-1])["out"] == "stream pcm"
+        assert done.stdout.startswith(b"RIFF") == (kind == "wav")
+        assert done.stdout[header:] == say(folder, tmp_path / "a.wav").tobytes()
+        assert json.loads(done.stderr.splitlines()[-1])["out"] == f"stream {kind}"
 
     def test_reader_that_goes_away_is_one_line(self, folder):
         command = [*SPEAK, *flags(folder, text=TEXT * 20), "--stream"]
@@ -143,7 +129,7 @@ class TestCommand:
             for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta") * 4
         )
         book, out, parts = tmp_path / "book.txt", tmp_path / "a.wav", tmp_path / "a.wav.parts"
-        book.write_text(text, encoding="utf-8")
+        book.write_text(text, encoding="utf-8-sig")
         arguments = ["--file", str(book), *flags(folder, out)[1:]]
         process = subprocess.Popen(
             [*SPEAK, *arguments],
@@ -152,10 +138,7 @@ class TestCommand:
             text=True,
             preexec_fn=heeds_ctrl_c,
         )
-        state = parts / "chunks.jsonl"
-        while process.poll() is None and not (
-            state.exists() and len(state.read_text(encoding="utf-8").splitlines()) > 3
-        ):
+        while process.poll() is None and len(list(parts.glob("*.npz"))) <= 4:
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
         error = process.communicate()[1]
@@ -167,17 +150,9 @@ class TestCommand:
         report = printed(capsys)
         assert 3 < report["chunks_of_an_earlier_run"] < report["chunks"] == 32
         assert not parts.exists()
-        whole = tmp_path / "whole.wav"
-        assert main([*arguments[:-1], str(whole)]) == 0
-        assert out.read_bytes() == whole.read_bytes()
-
-    def test_reads_a_file_with_a_byte_order_mark(self, folder, tmp_path):
-        book = tmp_path / "book.txt"
-        book.write_bytes(b"\xef\xbb\xbfabc def.")
-        assert main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 0
+        # the byte order mark of the book is none of its text
         assert np.array_equal(
-            soundfile.read(tmp_path / "a.wav", dtype="int16")[0],
-            say(folder, tmp_path / "b.wav", text="abc def."),
+            soundfile.read(out, dtype="int16")[0], say(folder, tmp_path / "whole.wav", text=text)
         )
 
     def test_the_text_names_voices(self, tmp_path, capsys):
@@ -244,36 +219,23 @@ BACK = np.zeros(6000, np.float32)
 
 class TestPolish:
     @pytest.mark.parametrize("pieces", [1, 7, 100])
-    def test_silence_at_both_ends_is_cut_and_inside_it_stays(self, pieces, tmp_path):
+    def test_silence_at_both_ends_is_cut_and_inside_it_stays(self, pieces):
         whole = np.concatenate([BACK, SPEECH, BACK, BACK, SPEECH, BACK, BACK])
-        with to_file(tmp_path / "a.wav") as inner:
-            sink = TrimmedSink(inner)
-            for piece in np.array_split(whole, pieces):
-                sink.write(piece)
-            sink.finish()
-        pcm = soundfile.read(tmp_path / "a.wav", dtype="int16")[0]
-        heard = np.flatnonzero(np.abs(pcm) > 200)
+        samples = np.concatenate(list(trimmed(np.array_split(whole, pieces))))
+        heard = np.flatnonzero(np.abs(samples) > 200 / 32768)
         assert abs(heard[0] - 2400) < 9
-        assert abs(len(pcm) - heard[-1] - 6000) < 9
-        assert len(pcm) + sink.cut == len(whole)
+        assert abs(len(samples) - heard[-1] - 6000) < 9
         assert heard[-1] - heard[0] > 2 * 7200 + 12_000 - 20
 
-    def test_a_stream_is_trimmed_and_a_file_where_asked(self, folder, tmp_path, capsys):
-        assert (
-            main(
-                [
-                    *flags(folder, tmp_path / "a.wav"),
-                    *f"--trim --timestamps {tmp_path}/t.json".split(),
-                ]
-            )
-            == 2
-        )
-        assert "give one of them" in capsys.readouterr().err
-        whole, cut = (
-            say(folder, tmp_path / "a.wav", *more, text="abc.") for more in ((), ("--trim",))
-        )
-        trimmed_s = printed(capsys)["seconds_trimmed"]
-        assert len(whole) - len(cut) == round(trimmed_s * SAMPLE_RATE_HZ)
+    def test_silence_is_trimmed_where_asked_and_from_a_stream_without_times(self, tmp_path):
+        told = SpeakOptions("Hello. [pause 1s]", checkpoint=str(DEMO_VOICE), runtime="torch")
+        whole, cut = (spoken(replace(told, trim=trim)) for trim in (None, True))
+        samples_trimmed = round(cut.report["seconds_trimmed"] * SAMPLE_RATE_HZ)
+        assert len(whole.samples) - len(cut.samples) == samples_trimmed >= 18_000
+        stream, stamped = replace(told, stream="pcm"), {"timestamps": tmp_path / "t.json"}
+        assert checked(stream).trim
+        assert not checked(replace(stream, **stamped)).trim
+        refused("give one of them", checked, replace(told, trim=True, **stamped))
 
 
 class TestLoudness:
@@ -299,23 +261,13 @@ class TestLoudness:
 
     @pytest.mark.parametrize("voice", ["awb", "rms", "slt"])
     def test_every_voice_has_the_loudness_asked_for(self, voice, folder, tmp_path, capsys):
-        import pyloudnorm
-
         pcm = say(folder, tmp_path / "a.wav", "--voice", voice, "--loudness", "-30", "--trim")
         report = printed(capsys)
-        samples, rate_hz = speak(
-            TEXT,
-            voice,
-            checkpoint=folder,
-            runtime="torch",
-            build=tmp_path,
-            loudness=-30,
-            phonemes=True,
-        )
-        for heard in (pcm / 32768, samples):
-            assert pyloudnorm.Meter(rate_hz).integrated_loudness(
-                heard.astype(np.float64)
-            ) == pytest.approx(-30, abs=0.5)
+        called = {"checkpoint": folder, "runtime": "torch", "phonemes": True, "loudness": -30}
+        samples, rate_hz = speak(TEXT, voice, **called)
+        meter = pyloudnorm.Meter(rate_hz)
+        for heard in (pcm / 32768, samples.astype(np.float64)):
+            assert meter.integrated_loudness(heard) == pytest.approx(-30, abs=0.5)
         assert report["loudness_lufs"] == pytest.approx(-30, abs=0.5)
         assert report["samples_at_full_scale"] == 0
 
@@ -338,87 +290,91 @@ def speech(index, frames=2, fresh=True):
     )
 
 
-# write `count` chunks and forget the state, as a crash does
+@contextmanager
+def interrupted(folder, settings=SETTINGS, resume=True):
+    """A run that is interrupted at the end of the block."""
+    with suppress(KeyboardInterrupt), resume_state(folder, settings, resume) as state:
+        yield state
+        raise KeyboardInterrupt
+
+
 def kept_after(folder, count=4):
-    with ResumeState.open(folder, SETTINGS, resume=False) as state:
-        for index in range(count):
-            state.keep(speech(index, frames=2 + index))
-    return [speech(index, frames=2 + index) for index in range(count)]
+    speeches = [speech(index, frames=2 + index) for index in range(count)]
+    with interrupted(folder, resume=False) as state:
+        for one in speeches:
+            state.keep(one)
+    return speeches
 
 
 def resumed(folder, count=4):
-    with ResumeState.open(folder, SETTINGS, resume=True) as state:
+    with interrupted(folder) as state:
         return [state.earlier(index, speech(index).chunk) for index in range(count)]
+
+
+def file_of(folder, index):
+    return folder / f"00000{index}.npz"
 
 
 class TestResume:
     def test_gives_back_what_was_kept(self, tmp_path):
         for one, got in zip(kept_after(tmp_path / "p"), resumed(tmp_path / "p"), strict=True):
             assert np.array_equal(one.samples, got.samples)
+            assert got.samples.dtype == np.float32
             assert not got.seconds
-            assert (one.durations, one.pause, one.gain, one.peak) == (
+            assert (one.durations, one.edges, one.pause, one.gain, one.peak) == (
                 got.durations,
+                got.edges,
                 got.pause,
                 got.gain,
                 got.peak,
             )
 
-    @given(st.integers(0, 13 * FRAME_SAMPLES * 4), st.integers(0, 900))
+    @given(st.integers(0, 3), st.floats(0, 1, exclude_max=True))
     @settings(max_examples=25, deadline=None)
-    def test_any_crash_leaves_a_prefix_of_whole_chunks(self, tmp_path_factory, audio, lines):
-        """Cut both files anywhere: what comes back is right, and the run can go on to the same
-        end.
-        """
+    def test_a_chunk_that_a_crash_cut_short_is_spoken_again(self, tmp_path_factory, index, share):
+        """Cut a file anywhere: what comes back is right, and the run can go on to the same end."""
         folder = tmp_path_factory.mktemp("crash") / "p"
         speeches = kept_after(folder)
-        for name, size in ((AUDIO, audio), (CHUNKS, lines)):
-            with (folder / name).open("r+b") as stream:
-                stream.truncate(min(size, (folder / name).stat().st_size))
-        with ResumeState.open(folder, SETTINGS, resume=True) as state:
-            for index, one in enumerate(speeches):
-                got = state.earlier(index, one.chunk)
-                assert got is None or np.array_equal(got.samples, one.samples)
+        os.truncate(file_of(folder, index), int(share * file_of(folder, index).stat().st_size))
+        with interrupted(folder) as state:
+            for one in speeches:
+                got = state.earlier(one.index, one.chunk)
+                assert (got is None) == (one.index == index)
                 state.keep(got or one)
-        assert all(
-            got is not None and np.array_equal(got.samples, one.samples)
-            for one, got in zip(speeches, resumed(folder), strict=True)
-        )
-
-    @pytest.mark.parametrize("name", [AUDIO, CHUNKS])
-    def test_a_damaged_chunk_is_spoken_again_with_all_that_follows(self, name, tmp_path):
-        folder = tmp_path / "p"
-        speeches, data = kept_after(folder), bytearray((folder / name).read_bytes())
-        # in chunk 1; no UTF-8
-        data[4 * FRAME_SAMPLES * 2 + 100 if name == AUDIO else data.index(b"\n") + 20] ^= 0x81
-        (folder / name).write_bytes(data)
-        with ResumeState.open(folder, SETTINGS, resume=True) as state:
-            returned = []
-            for index, one in enumerate(speeches):
-                got = state.earlier(index, one.chunk)
-                returned.append(got is not None)
-                state.keep(got or one)
-        assert returned == [True, False, False, False]
         assert all(
             np.array_equal(got.samples, one.samples)
             for one, got in zip(speeches, resumed(folder), strict=True)
         )
 
+    @pytest.mark.parametrize("place", [100, 0.3, 0.5, 0.9])
+    def test_a_damaged_chunk_is_not_given_back(self, place, tmp_path):
+        file = file_of(tmp_path / "p", 1)
+        kept_after(tmp_path / "p")
+        data = bytearray(file.read_bytes())
+        data[place if place > 1 else int(place * len(data))] ^= 0x81
+        file.write_bytes(data)
+        returned = [got is not None for got in resumed(tmp_path / "p")]
+        assert returned == [True, False, True, True]
+
     def test_another_chunk_is_not_given_back(self, tmp_path):
         kept_after(tmp_path / "p")
-        with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
+        with interrupted(tmp_path / "p") as state:
             assert state.earlier(0, speech(1).chunk) is None
             assert state.earlier(4, speech(0).chunk) is None
 
-    def test_other_settings_and_nothing_kept_begin_anew(self, tmp_path):
-        folder = tmp_path / "p"
+    def test_other_settings_are_refused_or_begin_anew_and_a_complete_run_leaves_nothing(
+        self, tmp_path, capsys
+    ):
+        folder, others = tmp_path / "p", SETTINGS | {"seed": 1}
         kept_after(folder)
-        refused(
-            "chunks of another seed", ResumeState.open, folder, SETTINGS | {"seed": 1}, resume=True
-        )
-        with ResumeState.open(folder, SETTINGS | {"seed": 1}, resume=False) as state:
+        assert "4 finished chunks are kept" in capsys.readouterr().err
+        with refused("chunks of another seed"), resume_state(folder, others, resume=True):
+            pass
+        assert not capsys.readouterr().err
+        with resume_state(folder, others, resume=False) as state:
+            assert parsed(folder / "settings.json") == others
             assert state.earlier(0, speech(0).chunk) is None
-            state.remove()
         assert not folder.exists()
-        with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
-            assert state.written == 0
-        assert parsed(tmp_path / "p" / "settings.json") == SETTINGS
+        with resume_state(folder, SETTINGS, resume=True) as state:
+            assert not state.chunk_files
+            assert parsed(folder / "settings.json") == SETTINGS

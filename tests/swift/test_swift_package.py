@@ -18,7 +18,7 @@ from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.g2p import G2P
 from kokoro_ane.pipeline.audio import to_pcm
 from kokoro_ane.pipeline.bundle import main
-from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
+from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
 from kokoro_ane.pipeline.text import text_reader
 from kokoro_ane.pipeline.text_tables import spoken_chunks, write_text_tables
 from kokoro_ane.pipeline.voice_file import decoded
@@ -94,8 +94,8 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
 
     reader, vocab = text_reader("us"), checkpoint.config.vocab
     chain = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=table_of)
-    play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
-    wanted = list(chain.speak(text, table_of(voice), SpeechOptions(speed=1.1, seed=5), play=play))
+    options = SpeechOptions(speed=1.1, seed=5, windowed=layout == "streaming")
+    wanted = list(chain.speak(text, table_of(voice), options))
     pieces, pcm, report = kokoro_speak(
         bundle, text, "--voice", voice, "--speed", "1.1", "--seed", "5"
     )
