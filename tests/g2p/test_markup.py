@@ -47,26 +47,6 @@ def test_no_markup_is_spoken_and_what_has_no_effect_is_counted(us, text, words, 
     assert all(text[word.start : word.end] == word.text for word in result.words)
 
 
-SOUNDS = [
-    ('<phoneme alphabet="ipa" ph="təˈmeɪtoʊ">tomato</phoneme>', "təmˈAtO"),
-    ('<say-as interpret-as="characters">AB1</say-as>', "ˌAbˌiwˈʌn"),
-    ('<emphasis level="strong">the</emphasis>', "ðˈə"),
-]
-
-
-@pytest.mark.parametrize(("text", "phonemes"), SOUNDS)
-def test_sounds(us, text, phonemes):
-    assert us.phonemize(text).phonemes == phonemes
-
-
-def test_ranks_in_other_languages():
-    said_in = {
-        language: said(G2P.load(language).phonemize('<say-as interpret-as="ordinal">3</say-as>'))
-        for language in ("es", "it", "fr", "pt")
-    }
-    assert said_in == {"es": "tercero", "it": "terzo", "fr": "troisième", "pt": "terceiro"}
-
-
 def test_elements_hold_from_sentence_to_sentence(us):
     text = '<speak><prosody rate="slow">One. <p>Two.</p> <desc>No. No.</desc>Three</prosody> four.'
     words = [word for result in us.sentences(text) for word in result.words]
@@ -109,11 +89,6 @@ def test_pauses_of_other_tools(us, tag, seconds, _):
         pauses = [word.pause_s for word in result.words if word.pause_s]
         assert pauses == [pytest.approx(float(seconds))], text
         assert said(result) == "one two"
-
-
-def test_the_role_of_a_chat_template_is_not_said(us):
-    text = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\nHi.<|im_end|>"
-    assert said(us.phonemize(text)) == "hello there hi"
 
 
 NAMES_OF_TESTS = ("speak", "p", "break", "prosody", "mstts:x", "a.b-c", "_d")

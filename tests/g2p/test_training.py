@@ -38,7 +38,7 @@ from kokoro_ane.g2p.part_of_speech import (
     split_words,
 )
 from kokoro_ane.g2p.part_of_speech import TAGS as PARTS
-from kokoro_ane.g2p.word_lists import SHA256, read
+from kokoro_ane.g2p.word_lists import SHA256, pairs, read
 from tests.g2p.names import rows
 from training.error_rates import error_rates
 from training.g2p_network import main
@@ -264,28 +264,16 @@ class TestTagger:
         tagger.save(tmp_path / "again.npz")
         assert (tmp_path / "again.npz").read_bytes() == PATH.read_bytes()
 
-    @pytest.mark.parametrize(
-        "damage", ["missing", "folder", "empty", "cut", "text", "format", "shape"]
-    )
+    @pytest.mark.parametrize("damage", ["missing", "cut", "format", "shape"])
     def test_a_damaged_file_is_one_clear_line(self, damage, tagger, tmp_path):
-        path, content = tmp_path / "tagger.npz", PATH.read_bytes()
-        if damage == "folder":
-            path.mkdir()
-        elif damage in ("format", "shape"):
-            arrays = tagger.to_arrays()
-            arrays["head"] = (
-                np.frombuffer(
-                    arrays["head"].tobytes().replace(b'"format":1', b'"format":9'), np.uint8
-                )
-                if damage == "format"
-                else arrays["head"]
-            )
-            arrays["weights"] = arrays["weights"][:-1] if damage == "shape" else arrays["weights"]
-            np.savez_compressed(path, **arrays)
-        elif damage != "missing":
-            path.write_bytes(
-                {"empty": b"", "cut": content[: len(content) // 2], "text": b"no archive"}[damage]
-            )
+        path, content, arrays = tmp_path / "tagger.npz", PATH.read_bytes(), tagger.to_arrays()
+        if damage == "cut":
+            path.write_bytes(content[: len(content) // 2])
+        elif damage == "format":
+            head = arrays["head"].tobytes().replace(b'"format":1', b'"format":9')
+            np.savez_compressed(path, **arrays | {"head": np.frombuffer(head, np.uint8)})
+        elif damage == "shape":
+            np.savez_compressed(path, **arrays | {"weights": arrays["weights"][:-1]})
         pytest.raises(InputError, Tagger.load, path).match(r"python -m training\.tagger")
 
     @given(st.lists(st.text(max_size=6), min_size=1, max_size=12), st.data())
@@ -309,34 +297,11 @@ class TestTagger:
 
     def test_classes(self):
         classes = Classes({"record": "nv"})
-        assert [
-            classes(word)
-            for word in (
-                "record",
-                "Record",
-                "quickly",
-                "walked",
-                "they",
-                "my",
-                "7",
-                ",",
-                "Zork",
-                "don't",
-                "",
-            )
-        ] == [
-            "nv",
-            "nv",
-            "r",
-            "ed",
-            "P",
-            "S",
-            "0",
-            ",",
-            "n",
-            "M",
-            "",
-        ]
+        by_word = pairs(
+            "record:nv Record:nv quickly:r walked:ed they:P my:S 7:0 ,:, Zork:n don't:M"
+        )
+        assert {word: classes(word) for word in by_word} == by_word
+        assert classes("") == ""
         assert (
             of_readings({"nn": -5.0, "vb": -5.0, "jj": -12.0}, {"nn": -2.0, "vb": -3.0, "jj": -2.0})
             == "nv"
