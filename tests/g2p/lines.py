@@ -15,7 +15,7 @@ from pathlib import Path
 from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN
-from kokoro_ane.g2p.chunks import joined
+from kokoro_ane.g2p.chunks import joined, segments
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.overrides import extract
@@ -270,3 +270,13 @@ def reader(language):
         return G2P.load(language)
     lists = Lexicon.load(language)
     return G2P(partial(normalize, known=lists.lists), lists, LateHeteronyms(), Letters())
+
+
+def pieces_of(text, step):
+    """Offset and text of the segments of a text, which are the same where it arrives in pieces of
+    `step` characters.
+    """
+    whole = list(segments(text))
+    assert all(text[offset : offset + len(part)] == part for offset, part in whole)
+    assert whole == list(segments(text[at : at + step] for at in range(0, len(text), step)))
+    return whole

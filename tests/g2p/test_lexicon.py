@@ -262,17 +262,6 @@ class TestHeteronyms:
         assert "+" in g2p.reasons(split_words("They record a song."), 1)[0]
         assert g2p.reasons(split_words("They sing a song."), 1) == []
 
-    @pytest.mark.parametrize("name", ["us_gold", "gb_gold"])
-    def test_every_entry_of_misaki_gets_one_of_its_keys(self, chooser, name):
-        for word, entry in read(name).items():
-            if isinstance(entry, dict):
-                for words, at in (
-                    ([word], 0),
-                    (["They", word, "it", "."], 1),
-                    (["The", word, "of", "it", word], 4),
-                ):
-                    assert chooser.choose(words, at, tuple(entry)) in entry
-
     @given(
         words=st.lists(
             st.one_of(

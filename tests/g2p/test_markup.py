@@ -8,8 +8,8 @@ import xml.parsers.expat
 import pytest
 
 from kokoro_ane.g2p import G2P
-from kokoro_ane.g2p.chunks import segments
 from kokoro_ane.g2p.ssml import MARKUP, voices_in
+from tests.g2p.lines import pieces_of
 from tests.g2p.names import rows
 
 
@@ -166,10 +166,6 @@ def test_markup_is_found_as_expat_finds_it(seed):
 def test_no_cut_is_inside_markup_however_the_text_arrives(seed):
     generator = random.Random(seed)
     text = f"<speak>{' '.join(document(generator) for _ in range(12))}</speak>"
-    whole = list(segments(text))
-    assert all(text[offset : offset + len(part)] == part for offset, part in whole)
+    whole = pieces_of(text, generator.choice((1, 7, 100, 3000)))
     spans = [match.span() for match in MARKUP.finditer(text)]
-    inside = [place for place, _ in whole if any(a < place < b for a, b in spans)]
-    assert inside == []
-    step = generator.choice((1, 7, 100, 3000))
-    assert whole == list(segments(text[at : at + step] for at in range(0, len(text), step)))
+    assert [place for place, _ in whole if any(a < place < b for a, b in spans)] == []

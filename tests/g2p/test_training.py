@@ -3,7 +3,6 @@ PyTorch does; the tagger and its file.
 """
 
 import math
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, InputError
 from kokoro_ane.g2p.alphabet import (
     ALPHABETS,
-    LETTERS,
     PADDING,
     SOUNDS,
     TAGS,
@@ -39,7 +37,6 @@ from kokoro_ane.g2p.part_of_speech import (
 )
 from kokoro_ane.g2p.part_of_speech import TAGS as PARTS
 from kokoro_ane.g2p.word_lists import SHA256, pairs, read
-from tests.g2p.names import rows
 from training.error_rates import error_rates
 from training.g2p_network import main
 from training.g2p_words import Relatives, Split, pronunciations, stem
@@ -147,24 +144,9 @@ ABSENT = (
 
 
 @pytest.mark.parametrize("dialect", ALPHABETS)
-def test_numpy_answers_as_pytorch_does(dialect):
-    alphabet, model = ALPHABETS[dialect], load_model(WEIGHTS_OF[dialect])
-    drawn, words = random.Random(0), [word for _, word, _ in rows("held_out_words")]
-    words += [
-        "".join(drawn.choices(LETTERS, k=length)) for length in range(1, 32) for _ in range(4)
-    ]
-    loaded = NeuralG2P.load(dialect=dialect)
-    theirs = NeuralG2P(torch_run(model), alphabet, confidence=loaded.confidence).predict(words)
-    ours = loaded.predict(words)
-    assert [guess.phonemes for guess in ours] == [guess.phonemes for guess in theirs]
-    assert np.allclose(
-        [guess.confidence for guess in ours], [guess.confidence for guess in theirs], atol=1e-3
-    )
-
-
-def test_logits_agree_and_padding_changes_nothing():
-    arrays, config = load_arrays()
-    run, reference = numpy_run(arrays, config), torch_run(load_model())
+def test_logits_agree_with_pytorchs_and_padding_changes_nothing(dialect):
+    arrays, config = load_arrays(WEIGHTS_OF[dialect])
+    run, reference = numpy_run(arrays, config), torch_run(load_model(WEIGHTS_OF[dialect]))
     ids = np.random.default_rng(0).integers(1, 30, size=(5, 9)).astype(np.int32)
     ids[2, 6:] = PADDING
     assert np.abs(run(ids) - reference(ids))[ids != PADDING].max() < 1e-3
