@@ -23,8 +23,8 @@ IOS16, IOS17, IOS18 = ct.target.iOS16, ct.target.iOS17, ct.target.iOS18
 
 
 def rows(text):
-    """The lines of a table; one that is set in goes on the line before."""
-    return re.split(r"\n(?=\S)", text.strip())
+    """The lines of a table without comments; one that is set in goes on the line before."""
+    return re.split(r"\n(?=\S)", re.sub("^#.*\n", "", text, flags=re.MULTILINE).strip())
 
 
 def listed(value):

@@ -89,7 +89,7 @@ def table(text, references, repeat=1):
                 shape = [n if flip(rng, 0.6) else 1 for n in before[0].shape]
                 shape = shape[rng.integers(len(shape)) :]
             return rng.uniform(float(between[2]), float(between[3]), shape)
-        if typed := re.fullmatch(r"(u?int8|u?int32|float64|bool)(.+?)(?:<(\d+))?", word):
+        if typed := re.fullmatch(r"(u?int8|u?int32|float\d\d|bool)(.+?)(?:<(\d+))?", word):
             value = ast.literal_eval(typed[2])
             value = rng.integers(0, int(typed[3]), value) if typed[3] else value
             return np.array(value, typed[1])[()]

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from built import converted, op, package_of, profile_of
+from built import converted, op, package_of, profile_of, rows
 from mlprogram.__main__ import main
 from mlprogram.errors import ProgramError
 from mlprogram.examine import ane, device, shape_argument
@@ -328,49 +328,60 @@ def test_macs_are_the_sum_of_ones(sizes):
     counted("einsum", torch.matmul, {"equation": "bij,bjk->bik"}, **operands)
 
 
-def test_closed_forms_and_flops_of_operations_without_macs():
-    shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
-    assert count_macs(
-        "scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}
-    ) == 2 * 3 * 5 * 7 * (8 + 4)
-    shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
-    assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
-    x = {"x": (2, 3, 4)}
-    assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24
-    assert count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
-    assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
-    assert count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
-    assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
+# multiply-accumulates and floating-point operations of closed form: operation, shapes of its
+# operands and of its result
+COUNTS = """
+scaled_dot_product_attention query=2,3,5,8 key=2,3,7,8 value=2,3,7,4 -> 2,3,5,4 : 2520 macs
+lstm x=10,2,6 weight_ih=16,6 weight_hh=16,4 bias=16 -> 10,2,4 : 3200 macs
+relu x=2,3,4 -> 2,3,4 : 24 flops
+reduce_sum x=2,3,4 -> 2,3,1 : 24 flops
+softmax x=2,3,4 -> 2,3,4 : 120 flops
+transpose x=2,3,4 -> 4,3,2 : 0 flops
+"""
 
 
-def test_chain_counted_by_hand(tmp_path):
-    def chain(x):
-        a = mb.relu(x=x)  # reads x, writes a
-        b = mb.add(x=a, y=x)  # reads a and x, the last use of both
-        c = mb.reshape(x=b, shape=[1, 8, 1, 4])  # the same bytes as b
-        return mb.conv(x=c, weight=np.ones((2, 8, 1, 1), np.float16))  # [1, 2, 1, 4]
+@pytest.mark.parametrize("row", rows(COUNTS))
+def test_closed_forms(row):
+    def shape(text):
+        return tuple(map(int, text.split(",")))
 
-    profile = profile_of({"x": (1, 4, 1, 8)}, chain, tmp_path)
-    relu, add, reshape, conv = profile.ops
-    tensor = 4 * 8 * 2  # bytes of x, a, b
-    assert [op.activation_bytes for op in profile.ops] == [
-        2 * tensor,
-        3 * tensor,
-        0,
-        tensor + 2 * 4 * 2,
-    ]
-    assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
-    assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
-    assert profile.live_peak_bytes() == 3 * tensor
-    assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
+    call, _, rest = row.partition(" -> ")
+    op, *operands = call.split()
+    result, _, count, unit = rest.split()
+    shapes = {name: shape(text) for name, text in (operand.split("=") for operand in operands)}
+    macs = count_macs(op, shapes, (shape(result),), {})
+    counts = {"macs": macs, "flops": count_flops(op, macs, shapes, (shape(result),))}
+    assert counts[unit] == int(count)
 
 
-def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(tmp_path):
-    def build(x):
-        return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
+def chain(x):
+    a = mb.relu(x=x)  # reads x, writes a
+    b = mb.add(x=a, y=x)  # reads a and x, the last use of both
+    c = mb.reshape(x=b, shape=[1, 8, 1, 4])  # the same bytes as b
+    return mb.conv(x=c, weight=np.ones((2, 8, 1, 1), np.float16))  # [1, 2, 1, 4]
 
-    square, piece = profile_of({"x": (1, 4, 1, 8)}, build, tmp_path).ops
-    assert (square.activation_bytes, piece.activation_bytes) == (64 + 64, 16 + 16)
+
+def operand_twice(x):
+    """One operand twice is read once, and a slice reads what it writes."""
+    return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        # of each operation: bytes of activations and weights, macs, flops; x has 64 bytes
+        (chain, [(128, 0, 0, 32), (192, 0, 0, 32), (0, 0, 0, 0), (80, 32, 64, 128)]),
+        (operand_twice, [(128, 0, 0, 32), (32, 0, 0, 0)]),
+    ],
+)
+def test_operations_counted_by_hand(build, expected, tmp_path):
+    profile = profile_of({"x": (1, 4, 1, 8)}, build, tmp_path)
+    assert [
+        (op.activation_bytes, op.weight_bytes, op.macs, op.flops) for op in profile.ops
+    ] == expected
+    if build is chain:
+        assert profile.live_bytes() == [128, 192, 64, 80]
+        assert profile.live_peak_bytes() == 192
 
 
 def test_loop_is_counted_as_often_as_it_runs(tmp_path):

@@ -2,6 +2,7 @@
 own tests found stays mended.
 """
 
+import json
 import math
 
 import coremltools as ct
@@ -11,7 +12,7 @@ import torch
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from built import IOS18, converted, listed, op, package_of, program_of
+from built import IOS18, converted, listed, op, package_of, program_of, rows
 from mlprogram import Program
 from mlprogram.benches.shared import snr_db
 from mlprogram.dtypes import MODELS
@@ -19,8 +20,8 @@ from mlprogram.numerics import ANE
 from mlprogram.ops import KERNELS
 from mlprogram.ops.conv import conv
 from mlprogram.plan import KERNELS_OF
+from operation_cases import table
 
-Outputs = dict[str, dict[str, np.ndarray]]
 RNG = np.random.default_rng(0)
 
 
@@ -223,78 +224,104 @@ def ones(*shape):
     return torch.ones(shape)
 
 
-def grid(*shape):
-    return torch.arange(1.0, math.prod(shape) + 1).reshape(shape)
+def called(text):
+    """An operation's results on the arguments of a line, in a row."""
+    ((op, (case,)),) = table(text, {}).items()
+    arguments = {
+        name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        for name, value in case.arguments.items()
+    }
+    # a first run leaves its arguments as they are
+    KERNELS[op].run(**arguments)
+    results = [result.flatten().float() for result in listed(KERNELS[op].run(**arguments))]
+    return torch.cat(results).tolist()
 
 
-def cropped(sampling, **more):
-    size = {"x": grid(1, 1, 4, 4), "target_height": 2, "target_width": 2, "pad_value": 10.0}
-    return size | {"normalized_coordinates": True, "sampling_mode": sampling} | more
+DEFECTS = """
+# gates near 1 and a cell state of 6: clipped to 0.2, so h is 0.2 with relu
+lstm x=float32[[[1]]] initial_h=float32[[0]] initial_c=float32[[6]] activation='relu' clip=0.2
+    weight_ih=float32[[9],[9],[9],[9]] weight_hh=float32[[0],[0],[0],[0]] -> [0.2,0.2,0.2]
+# scaled_tanh in a layer is tanh
+rnn x=float32[[[1]]] initial_h=float32[[0]] weight_ih=float32[[1]] weight_hh=float32[[1]]
+    activation='scaled_tanh' -> [0.761594,0.761594]
+# a crop whose last row lies outside
+crop_resize x=float32[[[[1,2,3,4],[5,6,7,8],[9,10,11,12],[13,14,15,16]]]]
+    boxes=float32[[0.1,0.3,1.3,1.0]] target_height=2 target_width=2 pad_value=10.0
+    normalized_coordinates=True sampling_mode='ALIGN_CORNERS' -> [3.1,5.2,10,10]
+# from right to left, its first column outside
+crop_resize x=float32[[[[1,2,3,4],[5,6,7,8],[9,10,11,12],[13,14,15,16]]]]
+    boxes=float32[[0.5,1.8,1.0,0.3]] target_height=2 target_width=2 pad_value=10.0
+    normalized_coordinates=True sampling_mode='ALIGN_CORNERS' -> [10,7.9,10,13.9]
+# backwards on both axes
+crop_resize x=float32[[[[1,2,3,4],[5,6,7,8],[9,10,11,12],[13,14,15,16]]]]
+    boxes=float32[[0.66666667,0.66666667,0.33333333,0.33333333]] target_height=2 target_width=2
+    pad_value=10.0 normalized_coordinates=True sampling_mode='ALIGN_CORNERS' -> [11,10,7,6]
+# the one inverted region without aligned corners in coremltools' tests: the whole image stands in
+crop_resize x=float32[[[[1,2,3,4],[5,6,7,8],[9,10,11,12],[13,14,15,16]]]]
+    roi=float32[[[[[2]],[[2]],[[1]],[[1]]]]] target_height=2 target_width=2 pad_value=10.0
+    normalized_coordinates=True sampling_mode='UNALIGN_CORNERS' -> [3.5,5.5,11.5,13.5]
+# column 6.5 of a 2-pixel axis, mirrored: nearest takes halves up, so 7 is pixel 0
+resample x=float32[[[[11,22],[33,44]]]] coordinates=float32[[[[3.5,1.2]]]] sampling_mode='nearest'
+    padding_mode='symmetric' padding_value=-1.0 coordinates_mode='normalized_zero_to_one'
+    align_corners=False -> [33]
+# floats times integers
+matmul x=float32[[1,2]] y=int32[[3],[4]] -> [11]
+matmul x=float16[[1,2]] y=int32[[3],[4]] -> [11]
+linear x=float16[[1,2]] weight=int32[[3,4]] bias=int32[3] -> [14]
+# before iOS 17 negative indices count from the end
+scatter data=float32[1,1,1] indices=int32[1,-1] updates=float32[5,6] mode='add' -> [1,6,7]
+scatter data=float32[1,1,1] indices=int32[1,-1] updates=float32[5,6] mode='max' -> [1,5,6]
+scatter_along_axis data=float32[1,1,1] indices=int32[1,-1] updates=float32[5,6] mode='update'
+    -> [1,5,6]
+scatter_nd data=float32[1,1,1] indices=int32[[1],[-1]] updates=float32[5,6] mode='add' -> [1,6,7]
+gather x=float32[1,2,3] indices=int32[-1] -> [3]
+gather_along_axis x=float32[1,2,3] indices=int32[-1] -> [3]
+gather_nd x=float32[1,2,3] indices=int32[[-1]] -> [3]
+"""
 
 
-STATE = {"initial_h": ones(1, 1) * 0}
-INTEGERS = torch.tensor([[3], [4]], dtype=torch.int32)
-# defect -> (operation, arguments, all results in a row)
-DEFECTS = {
-    # gates near 1 and a cell state of 6: clipped to 0.2, so h is 0.2 with relu
-    "clipped cell": (
-        "lstm",
-        STATE
-        | {"x": ones(1, 1, 1), "initial_c": ones(1, 1) * 6, "activation": "relu", "clip": 0.2}
-        | {"weight_ih": ones(4, 1) * 9, "weight_hh": ones(4, 1) * 0},
-        [0.2] * 3,
-    ),
-    "scaled_tanh in a layer is tanh": (
-        "rnn",
-        STATE
-        | {"x": ones(1, 1, 1), "weight_ih": ones(1, 1), "weight_hh": ones(1, 1)}
-        | {"activation": "scaled_tanh"},
-        [math.tanh(1)] * 2,
-    ),
-    "crop whose last row lies outside": (
-        "crop_resize",
-        cropped("ALIGN_CORNERS", boxes=torch.tensor([[0.1, 0.3, 1.3, 1.0]])),
-        [3.1, 5.2, 10, 10],
-    ),
-    "crop from right to left, its first column outside": (
-        "crop_resize",
-        cropped("ALIGN_CORNERS", boxes=torch.tensor([[0.5, 1.8, 1.0, 0.3]])),
-        [10, 7.9, 10, 13.9],
-    ),
-    "crop backwards on both axes": (
-        "crop_resize",
-        cropped("ALIGN_CORNERS", boxes=torch.tensor([[2, 2, 1, 1]]) / 3),
-        [11, 10, 7, 6],
-    ),
-    # the one such case of coremltools' tests: the whole image stands in
-    "inverted roi without aligned corners": (
-        "crop_resize",
-        cropped("UNALIGN_CORNERS", roi=torch.tensor([2.0, 2, 1, 1]).reshape(1, 1, 4, 1, 1)),
-        [3.5, 5.5, 11.5, 13.5],
-    ),
-    # column 6.5 of a 2-pixel axis, mirrored: 7 is pixel 0; to even, 6 would be pixel 1
-    "nearest takes halves up": (
-        "resample",
-        {"x": grid(1, 1, 2, 2) * 11, "coordinates": torch.tensor([3.5, 1.2]).reshape(1, 1, 1, 2)}
-        | {"sampling_mode": "nearest", "padding_mode": "symmetric", "padding_value": -1.0}
-        | {"coordinates_mode": "normalized_zero_to_one", "align_corners": False},
-        [33],
-    ),
-    "fp32 times integers": ("matmul", {"x": grid(1, 2), "y": INTEGERS}, [11]),
-    "fp16 times integers": ("matmul", {"x": grid(1, 2).half(), "y": INTEGERS}, [11]),
-    "integer weight and bias": (
-        "linear",
-        {"x": grid(1, 2).half(), "weight": INTEGERS.T, "bias": INTEGERS[0]},
-        [14],
-    ),
-}
+@pytest.mark.parametrize("row", rows(DEFECTS))
+def test_defect_stays_mended(row):
+    call, _, results = row.partition(" -> ")
+    np.testing.assert_allclose(called(call), json.loads(results), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", DEFECTS)
-def test_defect_stays_mended(name):
-    op, arguments, results = DEFECTS[name]
-    computed = [r.flatten().float() for r in listed(KERNELS[op].run(**arguments))]
-    np.testing.assert_allclose(torch.cat(computed), results, atol=1e-3)
+# From iOS 17 on (validate_indices is there, and false) negative indices are outside too
+OUTSIDE = """
+scatter data=float32[1,1,1] indices=int32[1,-1,3] updates=float32[5,6,7] mode='add' -> [1,6,1]
+scatter data=float32[1,1,1] indices=int32[1,-1,3] updates=float32[5,6,7] mode='update' -> [1,5,1]
+scatter data=float32[1,1,1] indices=int32[1,-1,3] updates=float32[5,6,7] mode='max' -> [1,5,1]
+scatter data=float32[[0,1,2],[3,4,5]] indices=int32[-1] updates=float32[[1],[1]] axis=1
+    -> [0,1,2,3,4,5]
+scatter data=float32[[0,1,2],[3,4,5]] indices=int32[0,9] updates=float32[[1,1],[1,1]] axis=-1
+    -> [1,1,2,4,4,5]
+scatter_along_axis data=float32[1,1,1] indices=int32[1,-1,3] updates=float32[5,6,7] mode='add'
+    -> [1,6,1]
+scatter_along_axis data=float32[1,1,1] indices=int32[1,-1,3] updates=float32[5,6,7] mode='max'
+    -> [1,5,1]
+scatter_nd data=float32[1,1,1] indices=int32[[1],[-1],[3]] updates=float32[5,6,7] mode='add'
+    -> [1,6,1]
+scatter_nd data=float32[1,1,1] indices=int32[[1],[-1],[3]] updates=float32[5,6,7] mode='update'
+    -> [1,5,1]
+scatter_nd data=float32[[0,1,2],[3,4,5]] indices=int32[[1,0],[0,-1]] updates=float32[1,1]
+    mode='update' -> [0,1,2,1,4,5]
+"""
+
+
+@pytest.mark.parametrize("row", rows(OUTSIDE))
+def test_unchecked_scatter_leaves_out_what_is_outside(row):
+    call, _, results = row.partition(" -> ")
+    with pytest.warns(RuntimeWarning, match=r"outside an axis of [23]"):
+        assert called(f"{call} validate_indices=False") == json.loads(results)
+    with pytest.raises(IndexError, match=r"outside an axis of [23]"):
+        called(f"{call} validate_indices=True")
+
+
+@pytest.mark.parametrize("op", ["gather", "gather_along_axis", "gather_nd"])
+def test_validated_indices_may_not_be_negative(op):
+    indices = "[[-1]]" if op == "gather_nd" else "[-1]"
+    with pytest.raises(IndexError, match="outside an axis of 3"):
+        called(f"{op} x=float32[1,2,3] indices=int32{indices} validate_indices=True")
 
 
 def test_scalars_concatenate(tmp_path):
@@ -347,48 +374,3 @@ def test_unknown_number_of_axes_is_not_one_axis(tmp_path):
     assert not fill.outputs[0].ranked
     y = program({"x": np.array([[0.0, 0, 0], [0, 1, 1]])})["y"]
     assert y.shape == (2, 2, 2, 3)
-
-
-SCATTERS = ["scatter", "scatter_along_axis", "scatter_nd"]
-
-
-@pytest.mark.parametrize("op", [*SCATTERS, "gather", "gather_along_axis", "gather_nd"])
-def test_validated_indices_may_not_be_negative(op):
-    """A negative index counts from the end unless validate_indices is set; then it is an error."""
-    first = {"data": ones(3), "updates": ones(1)} if op in SCATTERS else {"x": ones(3)}
-    first["indices"] = torch.tensor([[-1]] if op.endswith("_nd") else [-1])
-    call = KERNELS[op].run
-    assert call(**first) is not None
-    pytest.raises(IndexError, call, **first, validate_indices=True).match("outside an axis of 3")
-
-
-@pytest.mark.parametrize("op", SCATTERS)
-@pytest.mark.parametrize("mode", ["add", "update", "max"])
-def test_unchecked_scatter_leaves_out_what_is_outside(op, mode):
-    """From iOS 17 on (validate_indices is there, and false) negative indices are outside too.
-    Before, they count from the end.
-    """
-    call, data, updates = KERNELS[op].run, ones(3), torch.tensor([5.0, 6.0, 7.0])
-    places = torch.tensor([1, -1, 3]).reshape(-1, *[1] * op.endswith("_nd"))
-    with pytest.warns(RuntimeWarning, match="outside an axis of 3"):
-        result = call(data, places, updates, mode=mode, validate_indices=False)
-    assert result.tolist() == [1, 6 if mode == "add" else 5, 1]
-    assert data.tolist() == [1, 1, 1]
-    assert call(data, places[:2], updates[:2], mode=mode)[2] == (7 if mode == "add" else 6)
-    pytest.raises(IndexError, call, data, places, updates, mode=mode).match("outside an axis of 3")
-
-
-@pytest.mark.parametrize(
-    ("op", "places", "updates", "more", "result"),
-    [
-        ("scatter", [-1], ones(2, 1), {"axis": 1}, [[0, 1, 2], [3, 4, 5]]),
-        ("scatter", [0, 9], ones(2, 2), {"axis": -1}, [[1, 1, 2], [4, 4, 5]]),
-        ("scatter_nd", [[1, 0], [0, -1]], ones(2), {"mode": "update"}, [[0, 1, 2], [1, 4, 5]]),
-    ],
-)
-# whole slices, on another axis than the first, and by coordinates
-def test_unchecked_scatter_of_rows(op, places, updates, more, result):
-    arguments = torch.arange(6.0).reshape(2, 3), torch.tensor(places), updates
-    with pytest.warns(RuntimeWarning):
-        y = KERNELS[op].run(*arguments, **more, validate_indices=False)
-    assert y.tolist() == result

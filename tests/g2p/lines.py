@@ -1,15 +1,10 @@
 """Lines to try the g2p on: real ones from installed packages and this repository's documents, and
 random ones from a seed.
 
-    # exit 0: no exception, no word lost unnamed
-    python -m tests.g2p.lines --texts 100000 [--seed 0] [--languages us,gb,es,it,fr,pt]
-
     for line in lines(100_000, seed=0): ...
     problems(g2p, line)  # [] or what is wrong with the answer
 """
 
-import argparse
-import json
 import random
 import re
 import string
@@ -20,7 +15,7 @@ from pathlib import Path
 from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN
-from kokoro_ane.g2p.chunks import joined
+from kokoro_ane.g2p.chunks import joined, segments
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.overrides import extract
@@ -277,31 +272,11 @@ def reader(language):
     return G2P(partial(normalize, known=lists.lists), lists, LateHeteronyms(), Letters())
 
 
-def main(argv=None):
-    """Half of the texts are `lines`, half `mixed`; each goes to one language after the other."""
-    parser = argparse.ArgumentParser(prog="tests.g2p.lines", description=__doc__.splitlines()[0])
-    parser.add_argument("--texts", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--languages", default="us,gb,es,it,fr,pt")
-    arguments = parser.parse_args(argv)
-    readers = [reader(name) for name in arguments.languages.split(",")]
-    generator, wrong = random.Random(arguments.seed), 0
-    for place, line in enumerate(lines(arguments.texts, arguments.seed)):
-        text = mixed(generator) if place % 2 else line
-        try:
-            found = problems(readers[place // 2 % len(readers)], text)
-        except Exception as problem:  # noqa: BLE001 - any exception is what this command looks for
-            found = [repr(problem)]
-        wrong += bool(found)
-        if found and wrong <= 20:
-            print(
-                f"{arguments.languages.split(',')[place // 2 % len(readers)]}: {found}:"
-                f" {ascii(text)}"
-            )
-    print(f"{wrong} of {arguments.texts} texts with an exception, a lost word or a wrong offset")
-    print(json.dumps({"texts": arguments.texts, "seed": arguments.seed, "wrong": wrong}))
-    return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def pieces_of(text, step):
+    """Offset and text of the segments of a text, which are the same where it arrives in pieces of
+    `step` characters.
+    """
+    whole = list(segments(text))
+    assert all(text[offset : offset + len(part)] == part for offset, part in whole)
+    assert whole == list(segments(text[at : at + step] for at in range(0, len(text), step)))
+    return whole

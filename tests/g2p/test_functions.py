@@ -4,9 +4,10 @@ rule or convention (rules.tsv).
 
 import json
 import re
-from functools import cache
+from functools import cache, partial
 
 import pytest
+from bench.g2p_common_words import coarse, kind_of
 
 from bench.g2p_normalize import expected_tokens, spoken_tokens
 from kokoro_ane.g2p import G2P
@@ -41,6 +42,8 @@ from kokoro_ane.g2p.number_words import plural
 from kokoro_ane.g2p.reading import Reader, pronounceable
 from kokoro_ane.g2p.result import Guess
 from kokoro_ane.g2p.word_lists import british
+from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent
+from tests.g2p import names
 from tests.g2p.names import rows
 from tests.g2p.test_phonemize import words_of
 from training.g2p_words import Relatives, alike, parts, stem
@@ -60,15 +63,16 @@ def found(word, dialect="us"):
     return entry and f"{entry.phonemes} {entry.source}"
 
 
-def read(word):  # phonemes and source, with a model for what nobody knows
+def read(word):
+    """Phonemes and source, with a model for what nobody knows."""
     reader = Reader(lexicon("us"), Blorf())
     reader.prepare([word])
     reading = reader.read(word)
     return f"{reading.phonemes} {reading.source}"
 
 
-# by rules and lists alone; no word covers the markup of an override
 def plain(text, dialect="us"):
+    """Phonemes by rules and lists alone; no word covers the markup of an override."""
     result = G2P(normalize, lexicon(dialect)).phonemize(text)
     assert not result.dropped
     assert all(
@@ -77,15 +81,15 @@ def plain(text, dialect="us"):
     return result.phonemes
 
 
-# words at their places, what was dropped: of text that looks like an override
 def kept(text):
+    """Words at their places, and what was dropped, of text that looks like an override."""
     result = G2P(normalize, lexicon("us")).phonemize(text)
     assert all(text[word.start : word.end] == word.text for word in result.words)
     return " ".join(word.text for word in result.words) + " | " + counted(result.dropped)
 
 
-# of each token: what is said, its place in the text, its kind, `_` for a space
 def tokens(text):
+    """Of each token what is said, the text at its place, its kind, and `_` for a space."""
     found = normalize(text).tokens
     return " | ".join(
         f"{token.text}:{text[token.start : token.end]}:{token.kind}{'_' * token.space}"
@@ -97,9 +101,13 @@ def counted(dropped):
     return ", ".join(f"{count} {name}" for name, count in sorted(dropped.items()))
 
 
-def said(language):
-    read = LANGUAGES[language].normalize
-    return lambda text: " ".join(token.text for token in read(text).tokens)
+def said(language, text, kinds=("word", "letters", "punctuation")):
+    tokens = LANGUAGES[language].normalize(text).tokens
+    return " ".join(token.text for token in tokens if token.kind in kinds)
+
+
+def say(language, text):
+    return load(language).phonemize(text).phonemes
 
 
 def sense(word, sentence):
@@ -160,14 +168,16 @@ FUNCTIONS = {
     "normalize gb": lambda text: " ".join(
         token.text for token in normalize(text, dialect="gb").tokens
     ),
-    "normalize es": said("es"),
-    "normalize it": said("it"),
     "voice_language": voice_language,
     "dialect_of": dialect_of,
     "plain": plain,
     "plain gb": lambda text: plain(text, "gb"),
-    "say es": lambda text: load("es").phonemize(text).phonemes,
-    "say it": lambda text: load("it").phonemize(text).phonemes,
+    "halves": lambda word: " ".join(halves(word, lexicon("us").edited) or ()),
+    "by_origin": by_origin,
+    "with_accent": with_accent,
+    "heard": names.heard,
+    "heard alike": names.alike,
+    "kind_of": lambda one, other: kind_of(coarse(one), coarse(other)),
     "segments": lambda text: "|".join(sentence for _, sentence in segments(text)),
     "word_groups": lambda limit, phonemes: "|".join(
         joined(group) for group in word_groups(words_of(phonemes), int(limit))
@@ -178,6 +188,12 @@ FUNCTIONS = {
     "relatives": related,
     "edit_distance": edit_distance,
 }
+for language in LANGUAGES:
+    FUNCTIONS |= {
+        f"normalize {language}": partial(said, language),
+        f"letters {language}": partial(said, language, kinds=("letters",)),
+        f"say {language}": partial(say, language),
+    }
 
 
 @pytest.mark.parametrize(("function", "given", "answer"), rows("functions"))
@@ -191,8 +207,10 @@ def test_functions(function, given, answer):
         assert (str(FUNCTIONS[function](*text.split("|"))) or "nothing") == wanted
 
 
-def test_every_function_has_cases():
-    assert {function for function, _, _ in rows("functions")} == {*FUNCTIONS, "normalize"}
+def test_every_case_has_a_function_and_every_function_cases():
+    named = {function for function, _, _ in rows("functions")}
+    without = {f"letters {language}" for language in ("fr", "pt")}
+    assert named == {*FUNCTIONS, "normalize"} - without
 
 
 @pytest.mark.parametrize(("text", "looked_at", "phonemes"), rows("rules"))

@@ -8,8 +8,8 @@ import xml.parsers.expat
 import pytest
 
 from kokoro_ane.g2p import G2P
-from kokoro_ane.g2p.chunks import segments
 from kokoro_ane.g2p.ssml import MARKUP, voices_in
+from tests.g2p.lines import pieces_of
 from tests.g2p.names import rows
 
 
@@ -45,26 +45,6 @@ def test_no_markup_is_spoken_and_what_has_no_effect_is_counted(us, text, words, 
     assert said(result) == words.replace("-", " ")
     assert counted(result) == (named.split(" ¦ ") if named else [])
     assert all(text[word.start : word.end] == word.text for word in result.words)
-
-
-SOUNDS = [
-    ('<phoneme alphabet="ipa" ph="təˈmeɪtoʊ">tomato</phoneme>', "təmˈAtO"),
-    ('<say-as interpret-as="characters">AB1</say-as>', "ˌAbˌiwˈʌn"),
-    ('<emphasis level="strong">the</emphasis>', "ðˈə"),
-]
-
-
-@pytest.mark.parametrize(("text", "phonemes"), SOUNDS)
-def test_sounds(us, text, phonemes):
-    assert us.phonemize(text).phonemes == phonemes
-
-
-def test_ranks_in_other_languages():
-    said_in = {
-        language: said(G2P.load(language).phonemize('<say-as interpret-as="ordinal">3</say-as>'))
-        for language in ("es", "it", "fr", "pt")
-    }
-    assert said_in == {"es": "tercero", "it": "terzo", "fr": "troisième", "pt": "terceiro"}
 
 
 def test_elements_hold_from_sentence_to_sentence(us):
@@ -109,11 +89,6 @@ def test_pauses_of_other_tools(us, tag, seconds, _):
         pauses = [word.pause_s for word in result.words if word.pause_s]
         assert pauses == [pytest.approx(float(seconds))], text
         assert said(result) == "one two"
-
-
-def test_the_role_of_a_chat_template_is_not_said(us):
-    text = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\nHi.<|im_end|>"
-    assert said(us.phonemize(text)) == "hello there hi"
 
 
 NAMES_OF_TESTS = ("speak", "p", "break", "prosody", "mstts:x", "a.b-c", "_d")
@@ -191,10 +166,6 @@ def test_markup_is_found_as_expat_finds_it(seed):
 def test_no_cut_is_inside_markup_however_the_text_arrives(seed):
     generator = random.Random(seed)
     text = f"<speak>{' '.join(document(generator) for _ in range(12))}</speak>"
-    whole = list(segments(text))
-    assert all(text[offset : offset + len(part)] == part for offset, part in whole)
+    whole = pieces_of(text, generator.choice((1, 7, 100, 3000)))
     spans = [match.span() for match in MARKUP.finditer(text)]
-    inside = [place for place, _ in whole if any(a < place < b for a, b in spans)]
-    assert inside == []
-    step = generator.choice((1, 7, 100, 3000))
-    assert whole == list(segments(text[at : at + step] for at in range(0, len(text), step)))
+    assert [place for place, _ in whole if any(a < place < b for a, b in spans)] == []

@@ -5,7 +5,6 @@ are exact, nothing is lost in silence.
 import random
 import re
 import time
-import unicodedata
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -42,6 +41,8 @@ PIECES = st.lists(st.sampled_from(PARTS), max_size=14).flatmap(
 SAID = ("the|quick|it's|well-known|7|21|1,234|1999|3.5|$5|5kg|50%|1st|10:30|March|May|café").split(
     "|"
 )
+# Characters whose number changes when they are composed or taken apart
+CHANGED = st.text("\u0300\u0301\u0308\u200b\u200d\ufe0f abcé½ﬁ２Ⅷ😀", max_size=30)
 DIALECTS = st.sampled_from(["us", "gb"])
 
 
@@ -83,16 +84,6 @@ def test_years_agree_with_num2words(number):
     assert year(number, "gb").replace("-", " ") == num2words(number, to="year").replace("-", " ")
 
 
-def test_drops_have_offsets():
-    text = "one <b>two</b> 😀"
-    drops = normalize(text).drops
-    assert [(text[start:end], why) for start, end, why in drops] == [
-        ("<b>", "markup"),
-        ("</b>", "markup"),
-        ("😀", "emoji"),
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     ("10–15km|5pm|he/she|No.5|4x6|$5/month|B2B|getName|1e5kg|50%|AT&T|a@b.co|v1.2|x=5").split("|"),
@@ -124,8 +115,8 @@ def assert_tokens(text, tokens):
             assert token.text == text[token.start], token
 
 
-# places of `text` in no token and in no drop, white space aside
 def uncovered(text, dialect):
+    """Places of `text` in no token and in no drop, white space aside."""
     normalized = normalize(text, dialect=dialect)
     covered = [character.isspace() for character in text]
     for start, end in [(token.start, token.end) for token in normalized.tokens] + [
@@ -136,7 +127,7 @@ def uncovered(text, dialect):
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.one_of(ANYTHING, PIECES), DIALECTS)
+@given(st.one_of(ANYTHING, PIECES, CHANGED), DIALECTS)
 @example("", "us")
 @example("\ud800", "gb")
 @example("'tis‘s", "us")
@@ -149,54 +140,11 @@ def test_any_text_is_accounted_for(text, dialect):
     assert all(count > 0 for count in normalized.dropped.values())
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.text("\u0300\u0301\u0308\u200b\u200d\ufe0f abcé½ﬁ２Ⅷ😀", max_size=30))
-def test_characters_that_change_length_keep_their_offsets(text):
-    tokens = normalize(text).tokens
-    assert_tokens(text, tokens)
-    for token in tokens:
-        if (
-            token.kind == "word"
-            and token.text.isascii()
-            and len(token.text) == token.end - token.start
-            and text[token.start : token.end].isascii()
-        ):
-            assert token.text == text[token.start : token.end]
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(SAID), max_size=8), DIALECTS)
 def test_spoken_text_stays_as_it_is(pieces, dialect):
     spoken = " ".join(token.text for token in normalize(" ".join(pieces), dialect=dialect).tokens)
     assert " ".join(token.text for token in normalize(spoken, dialect=dialect).tokens) == spoken
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.text("абвгд", min_size=1, max_size=10), st.text("日本語", min_size=1, max_size=10))
-def test_other_scripts_are_named_and_counted(cyrillic, han):
-    normalized = normalize(f"one {cyrillic} two {han} three")
-    assert [token.text for token in normalized.tokens] == ["one", "two", "three"]
-    assert normalized.dropped == {"script Cyrillic": len(cyrillic), "script CJK": len(han)}
-
-
-@given(st.text(st.characters(min_codepoint=0xE000, max_codepoint=0xF8FF), min_size=1, max_size=5))
-def test_private_use_characters_are_overrides(text):
-    tokens = normalize(f"say {' '.join(text)} now").tokens
-    assert [token.text for token in tokens[1:-1]] == list(text)
-    assert {token.kind for token in tokens[1:-1]} == {"override"}
-
-
-def test_the_form_of_an_accent_does_not_matter():
-    text = "Zoë’s naïve café"
-    composed, decomposed = (
-        normalize(text).tokens,
-        normalize(unicodedata.normalize("NFD", text)).tokens,
-    )
-    assert (
-        [token.text for token in composed]
-        == [token.text for token in decomposed]
-        == ["Zoë's", "naïve", "café"]
-    )
 
 
 AMOUNTS = ("$20|£2.50|20 €|€3,5|USD 20|20 USD|-$5|US$1,000|$5-10|25¢|5p|₹7|$20-|$5/").split("|")
@@ -224,15 +172,6 @@ def test_money_beside_any_white_space_and_marks(before, amount, gap, after, lang
         assert not {"thousand", "million", "billion", "trillion", "crore"} & {
             token.text for token in tokens if "1,000" not in amount
         }
-
-
-def test_a_magnitude_in_full_may_begin_the_next_line():
-    for gap in (" ", "\n", "\r\n", "\t"):
-        assert [token.text for token in normalize(f"$20{gap}million").tokens] == [
-            "twenty",
-            "million",
-            "dollars",
-        ]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
@@ -331,20 +270,15 @@ def test_drops_have_offsets_and_brackets_keep_their_words():
     )
 
 
-def test_mixed_texts_lose_no_word():
-    """A sample; `python -m tests.g2p.lines --texts 100000` tries as many as are wanted."""
-    generator = random.Random(5)
-    for language in ("us", "gb", "es", "it"):
-        read = reader(language)
-        assert not [
-            (found, text)
-            for text in (mixed(generator) for _ in range(40))
-            if (found := problems(read, text))
-        ]
+@pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("language", ["us", "gb", "es", "it", "fr", "pt"])
+def test_mixed_texts_lose_no_word(language, count):
+    generator, read = random.Random(5), reader(language)
+    texts = (mixed(generator) for _ in range(count))
+    assert not [(found, text) for text in texts if (found := problems(read, text))]
 
 
 def test_words_that_are_also_short_forms_stay_words_in_prose():
-    """`python -m tests.g2p.plain` prints the wrong lines of both halves."""
     lines = plain.read_lines()
     wrong = [(line.text, plain.said(line.text)) for line in lines if not plain.is_right(line)]
     assert len(lines) >= 250

@@ -3,7 +3,6 @@ PyTorch does; the tagger and its file.
 """
 
 import math
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, InputError
 from kokoro_ane.g2p.alphabet import (
     ALPHABETS,
-    LETTERS,
     PADDING,
     SOUNDS,
     TAGS,
@@ -38,8 +36,7 @@ from kokoro_ane.g2p.part_of_speech import (
     split_words,
 )
 from kokoro_ane.g2p.part_of_speech import TAGS as PARTS
-from kokoro_ane.g2p.word_lists import SHA256, read
-from tests.g2p.names import rows
+from kokoro_ane.g2p.word_lists import SHA256, pairs, read
 from training.error_rates import error_rates
 from training.g2p_network import main
 from training.g2p_words import Relatives, Split, pronunciations, stem
@@ -147,24 +144,9 @@ ABSENT = (
 
 
 @pytest.mark.parametrize("dialect", ALPHABETS)
-def test_numpy_answers_as_pytorch_does(dialect):
-    alphabet, model = ALPHABETS[dialect], load_model(WEIGHTS_OF[dialect])
-    drawn, words = random.Random(0), [word for _, word, _ in rows("held_out_words")]
-    words += [
-        "".join(drawn.choices(LETTERS, k=length)) for length in range(1, 32) for _ in range(4)
-    ]
-    loaded = NeuralG2P.load(dialect=dialect)
-    theirs = NeuralG2P(torch_run(model), alphabet, confidence=loaded.confidence).predict(words)
-    ours = loaded.predict(words)
-    assert [guess.phonemes for guess in ours] == [guess.phonemes for guess in theirs]
-    assert np.allclose(
-        [guess.confidence for guess in ours], [guess.confidence for guess in theirs], atol=1e-3
-    )
-
-
-def test_logits_agree_and_padding_changes_nothing():
-    arrays, config = load_arrays()
-    run, reference = numpy_run(arrays, config), torch_run(load_model())
+def test_logits_agree_with_pytorchs_and_padding_changes_nothing(dialect):
+    arrays, config = load_arrays(WEIGHTS_OF[dialect])
+    run, reference = numpy_run(arrays, config), torch_run(load_model(WEIGHTS_OF[dialect]))
     ids = np.random.default_rng(0).integers(1, 30, size=(5, 9)).astype(np.int32)
     ids[2, 6:] = PADDING
     assert np.abs(run(ids) - reference(ids))[ids != PADDING].max() < 1e-3
@@ -264,28 +246,16 @@ class TestTagger:
         tagger.save(tmp_path / "again.npz")
         assert (tmp_path / "again.npz").read_bytes() == PATH.read_bytes()
 
-    @pytest.mark.parametrize(
-        "damage", ["missing", "folder", "empty", "cut", "text", "format", "shape"]
-    )
+    @pytest.mark.parametrize("damage", ["missing", "cut", "format", "shape"])
     def test_a_damaged_file_is_one_clear_line(self, damage, tagger, tmp_path):
-        path, content = tmp_path / "tagger.npz", PATH.read_bytes()
-        if damage == "folder":
-            path.mkdir()
-        elif damage in ("format", "shape"):
-            arrays = tagger.to_arrays()
-            arrays["head"] = (
-                np.frombuffer(
-                    arrays["head"].tobytes().replace(b'"format":1', b'"format":9'), np.uint8
-                )
-                if damage == "format"
-                else arrays["head"]
-            )
-            arrays["weights"] = arrays["weights"][:-1] if damage == "shape" else arrays["weights"]
-            np.savez_compressed(path, **arrays)
-        elif damage != "missing":
-            path.write_bytes(
-                {"empty": b"", "cut": content[: len(content) // 2], "text": b"no archive"}[damage]
-            )
+        path, content, arrays = tmp_path / "tagger.npz", PATH.read_bytes(), tagger.to_arrays()
+        if damage == "cut":
+            path.write_bytes(content[: len(content) // 2])
+        elif damage == "format":
+            head = arrays["head"].tobytes().replace(b'"format":1', b'"format":9')
+            np.savez_compressed(path, **arrays | {"head": np.frombuffer(head, np.uint8)})
+        elif damage == "shape":
+            np.savez_compressed(path, **arrays | {"weights": arrays["weights"][:-1]})
         pytest.raises(InputError, Tagger.load, path).match(r"python -m training\.tagger")
 
     @given(st.lists(st.text(max_size=6), min_size=1, max_size=12), st.data())
@@ -309,34 +279,11 @@ class TestTagger:
 
     def test_classes(self):
         classes = Classes({"record": "nv"})
-        assert [
-            classes(word)
-            for word in (
-                "record",
-                "Record",
-                "quickly",
-                "walked",
-                "they",
-                "my",
-                "7",
-                ",",
-                "Zork",
-                "don't",
-                "",
-            )
-        ] == [
-            "nv",
-            "nv",
-            "r",
-            "ed",
-            "P",
-            "S",
-            "0",
-            ",",
-            "n",
-            "M",
-            "",
-        ]
+        by_word = pairs(
+            "record:nv Record:nv quickly:r walked:ed they:P my:S 7:0 ,:, Zork:n don't:M"
+        )
+        assert {word: classes(word) for word in by_word} == by_word
+        assert classes("") == ""
         assert (
             of_readings({"nn": -5.0, "vb": -5.0, "jj": -12.0}, {"nn": -2.0, "vb": -3.0, "jj": -2.0})
             == "nv"
