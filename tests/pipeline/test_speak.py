@@ -282,6 +282,7 @@ def speech(index, frames=2, fresh=True):
         index,
         Chunk.of(words),
         (1, frames - 1),
+        (0, FRAME_SAMPLES, frames * FRAME_SAMPLES),
         samples,
         10 * index,
         0.5,
