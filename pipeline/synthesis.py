@@ -44,7 +44,7 @@ from kokoro_ane.pipeline.text import (
     chunks,
     halves,
 )
-from kokoro_ane.vocoder.packing import Array, as_array
+from kokoro_ane.vocoder.packing import Array
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 from kokoro_ane.vocoder.vocoder_steps import VOCODER, VocoderBackend, require_sound
 
@@ -281,7 +281,7 @@ class Pipeline:
 
         # encoder: durations, with pauses between the chunks of the call; then F0 and energy
         phonemes = [chunk.phonemes for chunk in call]
-        chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
+        chain = Chain(self.vocab, np.asarray(voice), self.encoder, self.vocoder)
         # a mark in the text changes the pace of its own words, within what the model can say
         speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)
         inputs = begin(" ".join(phonemes), speed, options.seed + index)
@@ -345,7 +345,7 @@ class Pipeline:
         frames, started = tensors["asr"].shape[-1], self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
         for piece in self.vocoder.pieces(tensors["features"], tensors["style"], frames):
-            waveform = as_array(piece)
+            waveform = np.asarray(piece)
             require_sound(waveform)
             samples = finish(waveform)
             level.add(waveform, finish.gain)
