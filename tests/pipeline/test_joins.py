@@ -193,6 +193,8 @@ class TestSharedCalls:
         assert planned("ab. cd. ef!") == [["ab.", "cd.", "ef!"]]
         assert planned("ab. abcdefghijkl. cd. ef.") == [["ab."], ["abcdefghijkl."], ["cd.", "ef."]]
         assert all(len(" ".join(call)) <= 60 for call in planned("abcd ef. " * 30))
+        # of a shared call and the next one
+        assert [speech.index for speech in spoken("ab. cd. abcdefgh abcd.")] == [0, 1, 2]
 
     def test_ends_are_drawn_out_and_shares_are_cut_in_the_pause(self):
         samples, durations, parts = short_call(4800)
@@ -239,6 +241,7 @@ def test_silence_at_a_join_is_what_the_text_asks_for(vocoder):
     for block in pipeline(vocoder=vocoder).blocks(text, VOICE, SpeechOptions(windowed=True)):
         if isinstance(block, Speech):
             audio.append(block.audio)
+            assert block.edges[-1] == len(block.samples)
         else:
             samples.append(block)
     played = np.concatenate(samples)
@@ -246,6 +249,8 @@ def test_silence_at_a_join_is_what_the_text_asks_for(vocoder):
     loud = np.flatnonzero(np.abs(played) > 0.01)
     gaps = np.diff(loud)[np.diff(loud) > 100]
     assert np.abs(gaps - [4800 + 2 * FADE, 12_000 + 2 * FADE]).max() < 10
+    # the text's first chunk keeps what is before its sound
+    assert abs(loud[0] - 1200) < 10
 
 
 LIVE = [
