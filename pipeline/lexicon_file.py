@@ -1,5 +1,5 @@
-"""What g2p says of every word it lists, as one sorted text file for an app that does not run g2p's
-rules (`bundle --text words`).
+"""The pronunciation of every word that g2p lists, as one sorted text file for an app that does not
+run g2p's rules (`bundle --text words`).
 
 write_lexicon(Path("lexicon/us.tsv"), "us")      # returns the number of words
 
@@ -39,14 +39,14 @@ LETTERS = LISTS | {"morphology": "m"}
 
 
 def dialects_for(voices: Iterable[str]) -> tuple[Dialect, ...]:
-    """The English dialects that voices of these names speak: American for a name of another
-    kind.
-    """
+    """The English dialects that these voices speak; a name of another kind counts as American."""
     return tuple(dialect for dialect in (US, GB) if dialect in languages_for(voices))
 
 
 def write_lexicon(path: Path, dialect: Dialect) -> int:
-    """Write the words of a dialect. Raises InputError where misaki's data is missing or another."""
+    """Write the words of a dialect and return their number. Raises InputError where misaki's data
+    is missing or of another version.
+    """
     lines = lexicon_lines(dialect)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes("\n".join((*HEAD, *lines, "")).encode())
@@ -55,8 +55,8 @@ def write_lexicon(path: Path, dialect: Dialect) -> int:
 
 @cache
 def lexicon_lines(dialect: Dialect) -> tuple[str, ...]:
-    """One line a word, sorted by bytes: the reader's answer where the normalizer leaves the word as
-    it is, else all of g2p's.
+    """One line for each word, sorted by bytes: what the reader finds where the normalizer leaves
+    the word as it is, else what all of g2p says.
     """
     lexicon = Lexicon.load(dialect)
     reader, g2p = Reader(lexicon, None), G2P.load(dialect)
@@ -82,9 +82,7 @@ def said_alone(g2p: G2P, word: str) -> str:
 
 
 def _is_looked_up(word: str, lexicon: Lexicon) -> bool:
-    """Whether g2p looks the word up as it is written, and the sentence does not decide its
-    reading.
-    """
+    """Whether g2p looks the word up as it is written, and reads it alike in every sentence."""
     tokens = normalize(word, dialect=lexicon.dialect, known=lexicon.lists).tokens
     as_written = [(token.kind, token.text) for token in tokens] == [("word", word)]
     return as_written and word.lower() not in WEAK

@@ -30,7 +30,7 @@ from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk
 
 SETTINGS, CHUNK_FILE = "settings.json", re.compile(r"\d{6,}\.npz")
-FIELDS = ("phonemes", "durations", "samples", "pause", "gain", "peak", "edges")
+FIELDS = ("phonemes", "durations", "edges", "samples", "pause", "gain", "peak")
 AGAIN_S = 0.1  # how often a waiting process tries the lock
 
 
@@ -63,11 +63,12 @@ class ResumeState:
                     index,
                     chunk,
                     tuple(fields["durations"].tolist()),
+                    tuple(fields["edges"].tolist()),
                     fields["samples"],
                     int(fields["pause"]),
                     float(fields["gain"]),
                     float(fields["peak"]),
-                    edges=tuple(fields["edges"].tolist()),
+                    seconds={},
                 )
         return None
 

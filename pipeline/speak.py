@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.pipeline.synthesis import Pipeline, Speech
-    from kokoro_ane.pipeline.text import LiveText
+    from kokoro_ane.pipeline.text import LiveText, Phonemizer
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import Opened
 
@@ -303,6 +303,31 @@ def synthesized(
     return Spoken(report, np.concatenate(memory))
 
 
+def g2p_stage(
+    options: SpeakOptions, runtime: str, voice: str
+) -> "tuple[Phonemizer, dict[str, str]]":
+    """What reads the text of a voice, and the hash of the G2P package by its name, where that reads
+    unknown words: the packages speak, and it is built.
+    """
+    from kokoro_ane.g2p.alphabet import dialect_of, voice_language
+    from kokoro_ane.pipeline.text import phoneme_sentences, text_reader
+    from kokoro_ane.runtimes.registry import RUNTIMES
+
+    if options.phonemes:
+        return phoneme_sentences, {}
+    program: Any = None
+    made_of: dict[str, str] = {}
+    if RUNTIMES[runtime].packages:
+        from kokoro_ane.runtimes.executed import open_g2p
+
+        program, made_of = open_g2p(runtime, options.build)
+    # a dialect that was asked for holds for every voice
+    if options.dialect:
+        return text_reader(dialect_of(options.dialect), options.lexicon, program), made_of
+    reader = text_reader(voice_language(voice), options.lexicon, program, voice_language)
+    return reader, made_of
+
+
 def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     """Speak a text. The model stays open for the next call that asks for the same, until a file in
     `build` changes. `stdin`: what a text or file of "-" stands for.
@@ -313,11 +338,10 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     options = checked(options)
     os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
     from kokoro_ane.core.voices import VoiceLibrary
-    from kokoro_ane.g2p.alphabet import dialect_of, voice_language
+    from kokoro_ane.g2p.alphabet import voice_language
     from kokoro_ane.g2p.ssml import voices_in
     from kokoro_ane.pipeline.synthesis import Pipeline
-    from kokoro_ane.pipeline.text import Phonemizer, phoneme_sentences, read_text, text_reader
-    from kokoro_ane.runtimes.registry import RUNTIMES
+    from kokoro_ane.pipeline.text import read_text
 
     # what is still being written is spoken as its sentences complete
     text = read_text(options.text, options.file, stdin, live=options.stream is not None)
@@ -342,29 +366,16 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
 
     name, voice = library.chosen(options.voice)
     opened.require_voice(name)
-    # a dialect that was asked for holds for every voice
-    language_of = None if options.dialect else voice_language
-    # what the text names is refused before anything is spoken; a pipe's text is not there yet
+    # a voice in the text is refused before anything is spoken; a pipe's text is not there yet
     if isinstance(text, str) and not options.phonemes:
         for other in voices_in(text):
             voice_named(other)
-            if language_of:
-                language_of(other)
+            if not options.dialect:
+                voice_language(other)
 
-    reader: Phonemizer = phoneme_sentences
-    program, models = None, opened.made_of
-    if not options.phonemes:
-        # unknown words are read by the G2P package too, where the packages speak
-        if RUNTIMES[runtime].packages:
-            from kokoro_ane.runtimes.executed import open_g2p
-
-            program, g2p_hash = open_g2p(runtime, options.build)
-            models = models | g2p_hash
-        dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
-        reader = text_reader(dialect, options.lexicon, program, language_of)
-    pipeline = Pipeline(
-        reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, voices=voice_named
-    )
+    reader, g2p_hash = g2p_stage(options, runtime, name)
+    vocab, models = checkpoint.config.vocab, opened.made_of | g2p_hash
+    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=voice_named)
     made_with = settings(options, runtime, text, voice, models) if isinstance(text, str) else {}
     spoken = synthesized(options, text, pipeline, voice, made_with)
     about = {

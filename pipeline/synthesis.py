@@ -14,7 +14,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from kokoro_ane.pipeline.text import (
     chunks,
     halves,
 )
-from kokoro_ane.vocoder.packing import Array, as_array
+from kokoro_ane.vocoder.packing import Array
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 from kokoro_ane.vocoder.vocoder_steps import VOCODER, VocoderBackend, require_sound
 
@@ -122,27 +122,22 @@ class SpeechOptions:
 @dataclass(frozen=True)
 class Speech:
     """One spoken chunk. durations [n + 2] frames as the model gave them, boundary tokens included;
+    edges [n + 3]: where each token is heard to begin in `samples`, and where the last one ends;
     samples float32, faded and within full scale.
 
     pause: samples of silence before it. gain, peak: what its call was turned down by, and the peak
     of the waveform before that. seconds: spent by stage; empty for a chunk of an earlier run.
-    edges [n + 3]: where each token is heard to begin in `samples`, and where the last one ends; by
-    default what the durations say.
     """
 
     index: int
     chunk: Chunk
     durations: tuple[int, ...]
+    edges: tuple[int, ...]
     samples: np.ndarray
     pause: int
     gain: float
     peak: float
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    edges: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.edges:
-            object.__setattr__(self, "edges", tuple(edges_of(self.durations).tolist()))
+    seconds: Mapping[str, float]
 
     @property
     def audio(self) -> np.ndarray:
@@ -275,7 +270,7 @@ class Pipeline:
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
         if not call[0].phonemes:  # silence that the text asks for behind its last word
             pause, nothing = options.silence(before, call[0]), np.zeros(0, np.float32)
-            speech = Speech(index, call[0], (), nothing, pause, 1.0, 0.0, seconds)
+            speech = Speech(index, call[0], (), (0,), nothing, pause, 1.0, 0.0, seconds)
             yield speech.audio
             yield speech
             return
@@ -286,7 +281,7 @@ class Pipeline:
 
         # encoder: durations, with pauses between the chunks of the call; then F0 and energy
         phonemes = [chunk.phonemes for chunk in call]
-        chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
+        chain = Chain(self.vocab, np.asarray(voice), self.encoder, self.vocoder)
         # a mark in the text changes the pace of its own words, within what the model can say
         speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)
         inputs = begin(" ".join(phonemes), speed, options.seed + index)
@@ -321,13 +316,13 @@ class Pipeline:
                 index + place,
                 chunk,
                 share.durations,
+                tuple(edges.tolist()),
                 samples,
                 pause,
                 level.gain,
                 level.peak,
                 # what a call takes is counted with its first chunk
                 dict.fromkeys(STAGES, 0.0) if place else seconds,
-                tuple(edges.tolist()),
             )
             yield before
 
@@ -350,7 +345,7 @@ class Pipeline:
         frames, started = tensors["asr"].shape[-1], self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
         for piece in self.vocoder.pieces(tensors["features"], tensors["style"], frames):
-            waveform = as_array(piece)
+            waveform = np.asarray(piece)
             require_sound(waveform)
             samples = finish(waveform)
             level.add(waveform, finish.gain)

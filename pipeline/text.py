@@ -53,8 +53,8 @@ PARAGRAPH_BREAK = re.compile(
     r"[^\S\n]*\n[^\S\n]*\n|(?:\s*</(?!p\s*>)[\w:-]{1,40}\s*>){0,9}\s*</p\s*>", re.IGNORECASE
 )
 Ending = Literal["paragraph", "sentence", "clause", "none"]
-# the first stage of the chain: sentences of a text in order, those without words too; offsets of
-# their words count characters of the whole text
+# the g2p stage: all sentences of a text in order, those without words too; offsets of words count
+# characters of the whole text
 Phonemizer = Callable[[str], Iterator[Result]]
 
 
@@ -67,11 +67,11 @@ PAUSES_S: Mapping[Ending, float] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Chunk:
-    """Words that are said in one call. `phonemes`: theirs, one space where white space follows;
-    `places`: where each word's begin.
+    """Words that are spoken together. `phonemes`: of all words, with one space where white space
+    follows a word. `places`: where the phonemes of each word begin.
 
-    `before_s`: silence that the text asks for in front ([pause 300ms]), in the place of what the
-    ending before gives; None: none asked for.
+    `before_s`: the silence that the text asks for in front ([pause 300ms]), which replaces the
+    silence of the ending before; None: the text asks for none.
     """
 
     words: tuple[Word, ...]
@@ -82,22 +82,24 @@ class Chunk:
 
     @property
     def rate(self) -> float:
-        """The share of the usual pace; every word of a chunk has the same."""
+        """The pace that the text asks for, 1 for the usual one; all words of a chunk have the
+        same.
+        """
         return self.words[0].rate if self.words else 1.0
 
     @property
     def voice(self) -> str:
-        """The voice that the text asks for, the same for every word; empty: none is."""
+        """The voice that the text asks for, the same for all words; "" where it asks for none."""
         return self.words[0].voice if self.words else ""
 
     def moved(self, offset: int) -> "Chunk":
-        """The chunk of a part that begins at `offset` of the text."""
+        """The same chunk of a part that begins at `offset` of the text."""
         words = [replace(one, start=one.start + offset, end=one.end + offset) for one in self.words]
         return replace(self, words=tuple(words))
 
     @classmethod
     def of(cls, words: tuple[Word, ...], ending: Ending | None = None) -> "Chunk":
-        """Join the words; without `ending` the last mark decides."""
+        """The chunk of these words. Without `ending`, the last mark decides it."""
         ends = accumulate((len(word.phonemes) + word.space for word in words), initial=0)
         phonemes = joined(words)
         return cls(words, phonemes, tuple(ends)[:-1], ending or ending_of(phonemes))
@@ -135,13 +137,13 @@ def chunks(
 
 
 def ends_paragraph(text: str, place: int) -> bool:
-    """Whether a paragraph of the whole text ends at a character: an entrance of the rules too."""
+    """Whether a paragraph of the whole text ends at character `place`. A port runs it too."""
     return PARAGRAPH_BREAK.match(text, place) is not None
 
 
 def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
-    """Chunks that the models say in one call: very short neighbours of one pace and voice, which
-    Kokoro says badly alone; any other chunk by itself.
+    """The chunks that the models speak in one call: very short neighbours of one pace and voice,
+    which Kokoro says badly alone; any other chunk by itself.
     """
     call: tuple[Chunk, ...] = ()
     for chunk in chunks:
@@ -161,8 +163,8 @@ def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """`words` cut behind every pause that the text asks for, and where their pace changes. A
-    pause's mark ends the part, so no space stands before it.
+    """`words` cut behind every pause that the text asks for, and where their pace changes. No
+    space stands before a pause's mark, because the mark ends its part.
     """
     start = 0
     for place, word in enumerate(words):
@@ -179,9 +181,7 @@ def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
 
 
 def parts_of(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """A whole sentence's words, cut as `text_reader` and `chunks` cut them: an entrance of
-    the rules that a port runs.
-    """
+    """The words of a whole sentence, cut as `text_reader` and `chunks` cut them, for a port."""
     for group in (
         word_groups(words, MAX_PHONEMES) if len(joined(words)) > MAX_PHONEMES else (words,)
     ):
@@ -217,11 +217,10 @@ def text_reader(
     program: "Program | None" = None,
     language_of: Callable[[str], Language] | None = None,
 ) -> Phonemizer:
-    """The g2p stage: lexicon, rules and neural model. Every sentence says what was left out of it,
-    also one without words.
+    """The g2p stage: lexicon, rules and neural model.
 
-    `program`: the executed G2P package in the place of NumPy. `language_of` a voice that the text
-    names; None: all of the text is in `dialect`. Raises InputError for a bad lexicon.
+    `program`: the G2P package, which replaces NumPy. `language_of` gives the language of a voice
+    that the text names; None: all of the text is in `dialect`. Raises InputError for a bad lexicon.
     """
     from kokoro_ane.g2p.phonemizer import G2P
 
@@ -243,8 +242,8 @@ def text_reader(
 
 
 def phoneme_sentences(text: str) -> Iterator[Result]:
-    """A Phonemizer of text that is phonemes already. A sentence ends at . ! ? … before white space,
-    or with its line; a word is what stands between spaces and marks.
+    """The Phonemizer of a text of phonemes. A sentence ends at . ! ? … before white space, or with
+    its line; a word is what stands between spaces and marks.
     """
     for sentence in _SENTENCE.finditer(text):
         words = []

@@ -1,15 +1,15 @@
-"""A voice as a bundle stores it: its style pack as a few directions in which its rows differ.
-voices/NAME.style.
+"""A voice as a bundle stores it, voices/NAME.style: the mean row of its style pack, and the few
+directions in which the rows differ from it.
 
-    # of [510, 1, 256] float32; 26 to 68 kB for kokoro-int8's voices, whose packs have 522 kB
+    # pack [510, 1, 256] float32; 26 to 68 kB for kokoro-int8's voices, whose packs have 522 kB
     content = encoded(pack)
-    keeps(pack, content)             # whether they are one voice
+    keeps(pack, content)             # whether the rows that it gives are near enough
 
 Rows of neighbouring lengths differ little, and an utterance said with its neighbour's row is as
-good (docs/models.md). So as many directions are stored as keep every row nearer to itself than
-`SHARE` of its distance from the nearer neighbour. Little-endian float32: the mean row [256],
-directions [K, 256], of each row its lengths along them [510, K]; K follows from the size. row =
-mean + sum over k of length[k] direction[k].
+good (docs/models.md). The file has the fewest directions with which every row errs by less than
+`SHARE` of its distance from the nearer neighbour. It is little-endian float32: the mean row [256],
+directions [K, 256], and the lengths of each row along them [510, K]; K follows from the size. A row
+is the mean plus the sum over k of length[k] direction[k].
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.errors import CheckFailed, InputError
 
 SUFFIX, SHARE = ".style", 1 / 50
-# of a row's size: what float32 arithmetic may change where neighbours are alike
+# the share of a row's size that float32 arithmetic may change where neighbours are equal
 ROUNDING = 2.0**-20
 ROWS, _, WIDTH = VOICE_SHAPE
 
 
 def encoded(pack: np.ndarray) -> bytes:
-    """The smallest form that keeps the voice."""
+    """The smallest encoding of a style pack that keeps the voice."""
     rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     mean = rows.mean(0).astype("<f4")
     # directions by how much rows differ along them, the largest first
@@ -45,7 +45,7 @@ def first_voice_bytes(checkpoint: Checkpoint) -> int:
 
 
 def keeps(pack: np.ndarray, content: bytes) -> bool:
-    """Whether every row is as near as it has to be."""
+    """Whether every row of the encoding is near enough to the pack's."""
     rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     steps = _rms(np.diff(rows, axis=0))
     nearer = np.minimum(np.append(steps, steps[-1]), np.append(steps[0], steps))  # [510]
@@ -53,7 +53,7 @@ def keeps(pack: np.ndarray, content: bytes) -> bool:
 
 
 def decoded(content: bytes) -> np.ndarray:
-    """The rows [510, 256] in float32. InputError for a size that is no voice's."""
+    """The rows [510, 256] float32. Raises InputError for bytes of another size than a voice's."""
     count, rest = divmod(len(content) - 4 * WIDTH, 4 * (ROWS + WIDTH))
     if rest or count < 0:
         raise InputError(f"{len(content)} bytes are no voice of a bundle: bundle again")

@@ -193,6 +193,8 @@ class TestSharedCalls:
         assert planned("ab. cd. ef!") == [["ab.", "cd.", "ef!"]]
         assert planned("ab. abcdefghijkl. cd. ef.") == [["ab."], ["abcdefghijkl."], ["cd.", "ef."]]
         assert all(len(" ".join(call)) <= 60 for call in planned("abcd ef. " * 30))
+        # of a shared call and the next one
+        assert [speech.index for speech in spoken("ab. cd. abcdefgh abcd.")] == [0, 1, 2]
 
     def test_ends_are_drawn_out_and_shares_are_cut_in_the_pause(self):
         samples, durations, parts = short_call(4800)
@@ -219,37 +221,36 @@ class TestSharedCalls:
         assert len(chain.encoder.functions.speeds) == 3
 
 
-class TestPauses:
-    def spoken(self, text, windows=False):
-        """A vocoder whose sounds are a tone, and whose boundaries, marks and spaces are silent."""
+class Speaks(FakeVocoder):
+    """Its sounds are a tone; its boundaries, marks and spaces are silent."""
 
-        class Speaks(FakeVocoder):
-            def run(self, features, style, frames):
-                speech = [silence(1200), tone(FRAME_SAMPLES * (frames - 4)), silence(1200)]
-                return torch.from_numpy(np.concatenate(speech))
+    def run(self, features, style, frames):
+        speech = [silence(1200), tone(FRAME_SAMPLES * (frames - 4)), silence(1200)]
+        return torch.from_numpy(np.concatenate(speech))
 
-            if windows:
 
-                def pieces(self, *inputs):
-                    yield from torch.tensor_split(self.run(*inputs), 5)
+class SpeaksInWindows(Speaks):
+    def pieces(self, *inputs):
+        yield from torch.tensor_split(self.run(*inputs), 5)
 
-        options = SpeechOptions(windowed=True)
-        blocks = list(pipeline(vocoder=Speaks()).blocks(text, VOICE, options))
-        speeches = [block for block in blocks if isinstance(block, Speech)]
-        return speeches, np.concatenate([b for b in blocks if not isinstance(b, Speech)])
 
-    @pytest.mark.parametrize("windows", [False, True])
-    def test_silence_at_a_join_is_what_the_text_asks_for(self, windows):
-        text = "abcdefgh abcd. abcdefgh abcd!\n\nabcdefgh abcd."
-        speeches, played = self.spoken(text, windows)
-        assert np.array_equal(played, np.concatenate([speech.audio for speech in speeches]))
-        loud = np.flatnonzero(np.abs(played) > 0.01)
-        gaps = np.diff(loud)[np.diff(loud) > 100]
-        assert np.abs(gaps - [4800 + 2 * FADE, 12_000 + 2 * FADE]).max() < 10
-
-    def test_control_raw_speech_is_as_the_models_made_it(self):
-        for speech in spoken("ab. cd. ef.", SpeechOptions(raw=True)):
-            assert len(speech.samples) == FRAME_SAMPLES * sum(speech.durations)
+@pytest.mark.parametrize("vocoder", [Speaks(), SpeaksInWindows()])
+def test_silence_at_a_join_is_what_the_text_asks_for(vocoder):
+    text = "abcdefgh abcd. abcdefgh abcd!\n\nabcdefgh abcd."
+    samples, audio = [], []
+    for block in pipeline(vocoder=vocoder).blocks(text, VOICE, SpeechOptions(windowed=True)):
+        if isinstance(block, Speech):
+            audio.append(block.audio)
+            assert block.edges[-1] == len(block.samples)
+        else:
+            samples.append(block)
+    played = np.concatenate(samples)
+    assert np.array_equal(played, np.concatenate(audio))
+    loud = np.flatnonzero(np.abs(played) > 0.01)
+    gaps = np.diff(loud)[np.diff(loud) > 100]
+    assert np.abs(gaps - [4800 + 2 * FADE, 12_000 + 2 * FADE]).max() < 10
+    # the text's first chunk keeps what is before its sound
+    assert abs(loud[0] - 1200) < 10
 
 
 LIVE = [

@@ -24,7 +24,7 @@ from kokoro_ane.g2p.result import Result, Word
 from kokoro_ane.pipeline.audio import CEILING, FADE_SAMPLES, finished
 from kokoro_ane.pipeline.lexicon_file import dialects_for, lexicon_lines, said_alone
 from kokoro_ane.pipeline.speak import main as synthesize
-from kokoro_ane.pipeline.synthesis import SpeechOptions, SynthesisStats
+from kokoro_ane.pipeline.synthesis import SpeechOptions
 from kokoro_ane.pipeline.text import Chunk, chunks, cut, halves, phoneme_sentences
 from kokoro_ane.pipeline.timestamps import LINE, TimesFile, stamp
 from kokoro_ane.pipeline.validate import main as validate
@@ -269,12 +269,13 @@ LONG = (
 )
 
 
+def chain_of(g2p):
+    vocab = {symbol: number + 1 for number, symbol in enumerate(sorted(KNOWN | {" "}))}
+    return pipeline(g2p=partial(g2p.sentences, keep_empty=True), vocab=vocab)
+
+
 def spoken(g2p, text, speed=1.0, longest=300):
-    symbols = sorted(set(g2p.phonemize(text).phonemes))
-    chain = pipeline(
-        g2p=partial(g2p.sentences, keep_empty=True),
-        vocab={symbol: number + 1 for number, symbol in enumerate(symbols)},
-    )
+    chain = chain_of(g2p)
     chain.longest = longest
     return list(chain.speak(text, VOICE, SpeechOptions(speed=speed)))
 
@@ -306,12 +307,12 @@ def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(g2p, text, chunks, paus
     assert not re.search(r" [.,]", "|".join(phonemes))
 
 
-def test_a_change_of_pace_begins_a_chunk(g2p):
-    text = 'hello <prosody rate="slow">hello hello</prosody>, hello'
-    pieces = list(chunks(g2p.sentences(text), text))
-    assert [
-        (len([word for word in chunk.words if word.text.isalpha()]), chunk.rate) for chunk in pieces
-    ] == [(1, 1.0), (2, 0.8), (1, 1.0)]
+def test_a_change_of_pace_begins_a_chunk_and_goes_to_the_encoder(g2p):
+    chain, text = chain_of(g2p), 'hello <prosody rate="slow">hello hello</prosody>, hello'
+    speeches = list(chain.speak(text, VOICE, SpeechOptions(speed=2.0)))
+    words = [[word for word in speech.chunk.words if word.text.isalpha()] for speech in speeches]
+    assert [*map(len, words)] == [1, 2, 1]
+    assert chain.encoder.functions.speeds == pytest.approx([2.0, 1.6, 2.0])
 
 
 def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p):
@@ -320,10 +321,6 @@ def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p):
     assert (last["pause_s"], last["words"], last["phonemes"]) == (2.0, [], [])
     assert last["end_s"] == last["start_s"]
     assert last["end_s"] == (len(speeches[0].audio) + 48000) / SAMPLE_RATE_HZ
-    stats = SynthesisStats()
-    for speech in speeches:
-        stats.add(speech)
-    assert stats.report()["seconds_of_audio"] == pytest.approx(last["end_s"])
     refused("nothing to say", spoken, g2p, "[pause 1s]")
     cut_speeches = spoken(g2p, "Yes. [pause 1s] " + LONG, longest=60)
     assert len(cut_speeches) > 3
