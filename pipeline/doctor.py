@@ -99,18 +99,18 @@ def main(argv: list[str] | None = None) -> int:
     rows = [("every build", needed)]
     # what is missing is named with what it is for
     rows += [(name, versions[name] or f"missing; for {use}") for name, use in EXTRAS.items()]
-    for name, there in homes.items():
-        rows.append((f"checkpoint {name}", "at hand" if there else "not at hand"))
-    whole = ", ".join(name for name, state in built.items() if state == WHOLE)
-    rows.append((f"packages in {options.build}", whole or "none"))
+    for name, is_available in homes.items():
+        rows.append((f"checkpoint {name}", "available" if is_available else "not available"))
+    intact = ", ".join(name for name, state in built.items() if state == WHOLE)
+    rows.append((f"packages in {options.build}", intact or "none"))
     rows += [(name, state) for name, state in built.items() if state != WHOLE]
     title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    print_table(title, ("what", "there is"), rows)
+    print_table(title, ("what", "state"), rows)
     missing = [name for name in NEEDED if versions[name] is None]
     report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
     code = EXIT_BAD_INPUT if missing else EXIT_GOOD
-    what = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
-    return conclude(options, report, code, f"{what} (`make venv` installs all)")
+    meaning = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
+    return conclude(options, report, code, f"{meaning} (`make venv` installs all)")
 
 
 if __name__ == "__main__":

@@ -135,8 +135,8 @@ def test_imports_point_downwards():
 
 
 def test_no_circle_between_files():
-    known = {module_of(path) for path in SOURCES}
-    graph = {module_of(path): (imports_of(path) & known) - {module_of(path)} for path in SOURCES}
+    modules = {module_of(path) for path in SOURCES}
+    graph = {module_of(path): (imports_of(path) & modules) - {module_of(path)} for path in SOURCES}
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as circle:
