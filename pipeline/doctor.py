@@ -7,6 +7,7 @@ A pipe's last line is one JSON object.
 """
 
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -49,14 +50,6 @@ class DoctorOptions(CommandOptions):
     build: Path = build_option()
 
 
-def installed(name: str) -> str | None:
-    """Return the version of a distribution, or None."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
 def checkpoints() -> dict[str, bool]:
     """Return the places of a checkpoint, and whether each can be read without a network."""
     from huggingface_hub import try_to_load_from_cache
@@ -93,7 +86,10 @@ def packages(build: Path) -> dict[str, str]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(DoctorOptions, "kokoro-ane doctor", __doc__, argv)
-    versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
+    versions: dict[str, str | None] = dict.fromkeys((*NEEDED, *EXTRAS))
+    for name in versions:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     homes, built = checkpoints(), packages(options.build)
     needed = ", ".join(f"{name} {versions[name] or 'MISSING'}" for name in NEEDED)
     rows = [("every build", needed)]

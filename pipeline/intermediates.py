@@ -174,17 +174,15 @@ def upstream_run(
         tensors = upstream_intermediates(
             model, torch.tensor([spoken.ids]), spoken.style.to(dtype), spoken.speed
         )
-    width = checkpoint.config.hidden_dim
-    selected = {name: tensors[name].transpose(1, 2) for name in ("bert", "bert_encoder")}
-    # without the style that upstream appends
-    selected["frames"] = tensors["frames"][..., :width].transpose(1, 2)
-    names = ["durations", "text", "asr", "f0_hz", "energy"]
-    if not isinstance(model.decoder, Silence):
-        names += ["spectrum", "waveform"]
+    if isinstance(model.decoder, Silence):
+        del tensors["waveform"]
+    else:
         tensors["chain"] = tensors["waveform"]
-    return _arrays(
-        selected | {name: tensors[name] for name in (*names, "chain") if name in tensors}
-    )
+    for name in ("bert", "bert_encoder", "frames"):
+        tensors[name] = tensors[name].transpose(1, 2)
+    # without the style that upstream appends
+    tensors["frames"] = tensors["frames"][:, : checkpoint.config.hidden_dim]
+    return _arrays({name: tensors[name] for name in ORDER if name in tensors})
 
 
 @torch.no_grad()
