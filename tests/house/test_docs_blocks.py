@@ -1,4 +1,4 @@
-"""What pages show is what there is: blocks of Python and Swift, drawings, the reference, sizes.
+"""Pages agree with the code: blocks of Python and Swift, tables of pictures, the reference, sizes.
 
 python -m pytest tests/house/test_docs_blocks.py -q
 
