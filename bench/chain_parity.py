@@ -43,15 +43,17 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     spoken = UtteranceInputs.of(checkpoint, phonemes, checkpoint.voice(voice))
     # upstream's features go into our vocoder too, so that its figure is its alone
     reference = upstream_run(checkpoint, spoken, torch.float64)
-    ours = torch_run(checkpoint, spoken, torch.float64, reference)
+    tensors = torch_run(checkpoint, spoken, torch.float64, reference)
     row = {
         "voice": voice,
         "text": text,
         "seconds": len(reference["waveform"]) / SAMPLE_RATE_HZ,
         # a duration that differs moves every later sample: counted apart from the SNR
-        "durations_changed": int((reference["durations"] != ours["durations"]).sum()),
+        "durations_changed": int((reference["durations"] != tensors["durations"]).sum()),
     }
-    return row | {name: snr_db(reference[tensor], ours[tensor]) for name, tensor in FIGURES.items()}
+    return row | {
+        name: snr_db(reference[tensor], tensors[tensor]) for name, tensor in FIGURES.items()
+    }
 
 
 @dataclass(frozen=True)

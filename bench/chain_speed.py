@@ -153,14 +153,19 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     encoders, vocoder = files_of(
         runtime, Request(checkpoint, options.build, options.method, options.layout)
     )
-    voice, made, rows = (
+    voice, opened_parts, rows = (
         checkpoint.voice(options.voice or checkpoint.voices[0]),
         dict[str, Any](),
         list[dict[str, Any]](),
     )
 
     def speak() -> int:
-        pipeline = Pipeline(made["text"], made["encoder"], made["vocoder"], checkpoint.config.vocab)
+        pipeline = Pipeline(
+            opened_parts["text"],
+            opened_parts["encoder"],
+            opened_parts["vocoder"],
+            checkpoint.config.vocab,
+        )
         return sum(
             len(speech.audio) for speech in pipeline.speak(text_of(20), voice, SpeechOptions())
         )
@@ -172,7 +177,7 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
         parts | {"text": partial(text_reader, "us"), "first sentence": speak}
     ).items():
         pages, spent_s = (resident_kib("RssFile"), resident_kib("RssAnon")), time.process_time()
-        made[part] = act()
+        opened_parts[part] = act()
         mapped, copied = resident_kib("RssFile") - pages[0], resident_kib("RssAnon") - pages[1]
         grown = {
             "cpu_s": time.process_time() - spent_s,

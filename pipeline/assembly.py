@@ -213,9 +213,9 @@ def _file(path: Path, root: Path) -> dict[str, Any]:
     }
 
 
-def _package(manifest: Manifest, root: Path, *more: str) -> dict[str, Any]:
+def _package(manifest: Manifest, root: Path, *extra: str) -> dict[str, Any]:
     """The manifest's file, the package, and these fields of the manifest beside the usual ones."""
-    fields = ("package_sha256", "package_bytes", "target", "inputs", "outputs", "buckets", *more)
+    fields = ("package_sha256", "package_bytes", "target", "inputs", "outputs", "buckets", *extra)
     return (
         _file(manifest.path, root)
         | {"package": manifest.package_path.relative_to(root).as_posix()}

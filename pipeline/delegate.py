@@ -126,11 +126,14 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.runtimes.executorch.delegate_file import BACKEND, write
 
     data, _ = verify_bundle(options.bundle)
-    out, ours = file_for(options, data), bytes_of(BACKEND.encode())
-    out = check_output(out, ours, (SUFFIX,), options) if options.out else check_implied(out, ours)
+    out, own_file = file_for(options, data), bytes_of(BACKEND.encode())
+    if options.out:
+        out = check_output(out, own_file, (SUFFIX,), options)
+    else:
+        out = check_implied(out, own_file)
     manifests = manifests_of(options.bundle, data)
     # compared before the file gets its name
-    with staged(out, ours) as aside:
+    with staged(out, own_file) as aside:
         write(manifests, aside)
         rows = compare(aside, manifests)
     report = print_report(out, rows, data)

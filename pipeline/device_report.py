@@ -199,11 +199,11 @@ def read_report(path: Path) -> Report:
     conform(report, Report, str(path))
     for package in report["packages"]:
         for row in package["rows"]:
-            # a row is whole with positive times for each choice of compute units
-            whole = set(row["timings"]) == set(UNITS)
+            # a complete row has positive times for each choice of compute units
+            is_complete = set(row["timings"]) == set(UNITS)
             for timed in row["timings"].values():
-                whole &= min([timed["load_ms"], *(timed["predict_ms"] or [0])]) > 0
-            if row["refused"] is None and not whole:
+                is_complete &= min([timed["load_ms"], *(timed["predict_ms"] or [0])]) > 0
+            if row["refused"] is None and not is_complete:
                 raise InputError(
                     f"{path}: {package['package']}: a row has no positive times for each of"
                     f" {', '.join(UNITS)}"

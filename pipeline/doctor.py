@@ -7,6 +7,7 @@ A pipe's last line is one JSON object.
 """
 
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -49,14 +50,6 @@ class DoctorOptions(CommandOptions):
     build: Path = build_option()
 
 
-def installed(name: str) -> str | None:
-    """Return the version of a distribution, or None."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
 def checkpoints() -> dict[str, bool]:
     """Return the places of a checkpoint, and whether each can be read without a network."""
     from huggingface_hub import try_to_load_from_cache
@@ -93,24 +86,27 @@ def packages(build: Path) -> dict[str, str]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(DoctorOptions, "kokoro-ane doctor", __doc__, argv)
-    versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
+    versions: dict[str, str | None] = dict.fromkeys((*NEEDED, *EXTRAS))
+    for name in versions:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     homes, built = checkpoints(), packages(options.build)
     needed = ", ".join(f"{name} {versions[name] or 'MISSING'}" for name in NEEDED)
     rows = [("every build", needed)]
     # what is missing is named with what it is for
     rows += [(name, versions[name] or f"missing; for {use}") for name, use in EXTRAS.items()]
-    for name, there in homes.items():
-        rows.append((f"checkpoint {name}", "at hand" if there else "not at hand"))
-    whole = ", ".join(name for name, state in built.items() if state == WHOLE)
-    rows.append((f"packages in {options.build}", whole or "none"))
+    for name, is_available in homes.items():
+        rows.append((f"checkpoint {name}", "available" if is_available else "not available"))
+    intact = ", ".join(name for name, state in built.items() if state == WHOLE)
+    rows.append((f"packages in {options.build}", intact or "none"))
     rows += [(name, state) for name, state in built.items() if state != WHOLE]
     title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    print_table(title, ("what", "there is"), rows)
+    print_table(title, ("what", "state"), rows)
     missing = [name for name in NEEDED if versions[name] is None]
     report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
     code = EXIT_BAD_INPUT if missing else EXIT_GOOD
-    what = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
-    return conclude(options, report, code, f"{what} (`make venv` installs all)")
+    meaning = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
+    return conclude(options, report, code, f"{meaning} (`make venv` installs all)")
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = build_parser(Parser).parse_args(argv)
     from kokoro_ane.core.staging import check_output, staged
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for flag in ("json", "plot"):
             target = getattr(arguments, flag, None)
             # "-" is stdout
             if target and str(target) != "-":
                 place = check_output(target, arguments=arguments)
-                setattr(arguments, flag, held.enter_context(staged(place)))
+                setattr(arguments, flag, stack.enter_context(staged(place)))
         try:
             return run(arguments)
         except ProgramError as problem:

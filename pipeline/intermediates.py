@@ -174,17 +174,15 @@ def upstream_run(
         tensors = upstream_intermediates(
             model, torch.tensor([spoken.ids]), spoken.style.to(dtype), spoken.speed
         )
-    width = checkpoint.config.hidden_dim
-    selected = {name: tensors[name].transpose(1, 2) for name in ("bert", "bert_encoder")}
-    # without the style that upstream appends
-    selected["frames"] = tensors["frames"][..., :width].transpose(1, 2)
-    names = ["durations", "text", "asr", "f0_hz", "energy"]
-    if not isinstance(model.decoder, Silence):
-        names += ["spectrum", "waveform"]
+    if isinstance(model.decoder, Silence):
+        del tensors["waveform"]
+    else:
         tensors["chain"] = tensors["waveform"]
-    return _arrays(
-        selected | {name: tensors[name] for name in (*names, "chain") if name in tensors}
-    )
+    for name in ("bert", "bert_encoder", "frames"):
+        tensors[name] = tensors[name].transpose(1, 2)
+    # without the style that upstream appends
+    tensors["frames"] = tensors["frames"][:, : checkpoint.config.hidden_dim]
+    return _arrays({name: tensors[name] for name in ORDER if name in tensors})
 
 
 @torch.no_grad()
@@ -234,10 +232,11 @@ def chain_run(
         return tensors
     # upstream's own tensors, so that the second run differs by this stage alone
     names = ("asr", "f0_hz", "energy", "spectrum")
-    theirs = {name: reference[name].astype(inputs["style_decoder"].dtype) for name in names}
-    rendered = run_steps(SOURCE_STEPS, chain, inputs | {name: theirs[name] for name in names[:3]})
-    tensors["spectrum"] = rendered["spectrum"]
-    return tensors | {"waveform": run_steps(RENDER_STEPS, chain, inputs | theirs)["waveform"]}
+    features = {name: reference[name].astype(inputs["style_decoder"].dtype) for name in names}
+    rendered = run_steps(RENDER_STEPS, chain, inputs | features)
+    del features["spectrum"]
+    excited = run_steps(SOURCE_STEPS, chain, inputs | features)
+    return tensors | {"spectrum": excited["spectrum"], "waveform": rendered["waveform"]}
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> Intermediates:
@@ -252,13 +251,13 @@ def compared_runs(
     """Compare two runs: one row a tensor of ORDER, in that order."""
     rows: dict[str, StepRow] = {}
     for name in ORDER:
-        theirs, ours = reference.get(name), other.get(name)
-        if name == "spectrum" and theirs is not None and ours is not None:
-            theirs, ours = rectangular(theirs), rectangular(ours)
+        expected, tensor = reference.get(name), other.get(name)
+        if name == "spectrum" and expected is not None and tensor is not None:
+            expected, tensor = rectangular(expected), rectangular(tensor)
         # a tensor that was computed from a bad one says nothing of its own stage
         sources = [rows[source].verdict for source in FROM.get(name, ()) if source in rows]
         behind = any(verdict in (BAD, AFTER) for verdict in sources)
-        row = compared(name, theirs, ours, limits[name], behind)
+        row = compared(name, expected, tensor, limits[name], behind)
         # the whole chain on its own inputs has no limit
         is_reported = name == "chain" and row.verdict != ABSENT
         rows[name] = replace(row, verdict=REPORTED) if is_reported else row

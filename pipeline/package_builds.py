@@ -79,13 +79,11 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
     if not options.again and any(options.out.glob("*.json")):
         from kokoro_ane.core.builder import current
 
-        there = current(*_identity(options, opened))
-    else:
-        there = ()
-    if there:
-        names = ", ".join(manifest.package for manifest in there)
-        print(f"{names}: built before, and current (--again builds anew)", file=sys.stderr)
-        return there
+        manifests = current(*_identity(options, opened))
+        if manifests:
+            names = ", ".join(manifest.package for manifest in manifests)
+            print(f"{names}: built before, and current (--again builds anew)", file=sys.stderr)
+            return manifests
     kind = None
     if options.stage == "g2p":
         stage = _g2p_stage(options)
@@ -137,9 +135,8 @@ def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         request = Request(checkpoint, options.out, options.precision, options.layout, files)
         paths = request.encoders if options.stage == "encoder" else (request.vocoder,)
         made_from = checkpoint.content_sha256
-    asked = {name: value for name, value in asdict(options).items() if name not in WHERE}
-    plain = {name: str(value) for name, value in asked.items()}
-    key = [plain, made_from, source_sha256(*rooms), tool_versions(tools)]
+    what = {name: str(value) for name, value in asdict(options).items() if name not in WHERE}
+    key = [what, made_from, source_sha256(*rooms), tool_versions(tools)]
     return paths, sha256_of_json(key)
 
 

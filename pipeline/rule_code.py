@@ -109,12 +109,12 @@ def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
 
 def lowered(function: types.FunctionType, pool: Any) -> bytes:
     """Return the bytes of a function of a module."""
-    code, named = function.__code__, function.__kwdefaults__ or {}
+    code = function.__code__
     node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
     if code.co_freevars:
         raise Unsupported("free variables")
     scope = Scope(pool, function.__globals__, node, None, function.__qualname__)
-    return scope.code(function.__defaults__ or (), named)
+    return scope.code(function.__defaults__ or (), function.__kwdefaults__ or {})
 
 
 @dataclass
@@ -152,16 +152,19 @@ class Scope:
         self.count += 1
         return self.count - 1
 
-    def code(self, defaults: tuple[Any, ...] = (), named: dict[str, Any] | None = None) -> bytes:
-        """Name, kinds of arguments with the last ones' defaults, slots, whether it yields, body.
-        named: defaults of arguments that are given by name.
+    def code(self, defaults: tuple[Any, ...], keyword_defaults: dict[str, Any]) -> bytes:
+        """Write name, kinds of arguments, the defaults of the last positional ones and of
+        keyword-only ones, slots, whether it yields, body.
         """
         body = self.op(self.body)
         head = self.pool.all(self.plain) + self.pool.all(defaults)
         only = []
         for name in self.only:
-            preset = b"\1" + self.pool.at(named[name]) if named and name in named else b"\0"
-            only.append(self.pool.at(name) + preset)
+            content = self.pool.at(name)
+            if name in keyword_defaults:
+                only.append(content + b"\1" + self.pool.at(keyword_defaults[name]))
+            else:
+                only.append(content + b"\0")
         has_rest = self.node.args.vararg is not None
         head += listed(only) + op(has_rest, self.yields)
         return op(string(self.name), 1, head, number(self.count), body)
@@ -328,7 +331,7 @@ class Scope:
         if node.args.defaults or node.args.kwonlyargs:
             raise Unsupported("defaults of a nested function")
         name = f"{self.name}.{getattr(node, 'name', 'lambda')}"
-        return Scope(self.pool, self.environment, node, self, name).code()
+        return Scope(self.pool, self.environment, node, self, name).code((), {})
 
     def comprehension(self, node: Any, kind: int, default: ast.expr | None = None) -> bytes:
         """Kind, sources with their targets and conditions, what each gives."""
@@ -362,11 +365,11 @@ class Scope:
             return self.call(ast.Call(function, arguments[1:], node.keywords))
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
-        named = listed([self.op(self.pool.at(one.arg), one.value) for one in node.keywords])
+        keywords = listed([self.op(self.pool.at(one.arg), one.value) for one in node.keywords])
         if isinstance(function, ast.Attribute) and callee is MISSING:
             name = self.pool.attribute(function.attr)
-            return self.op("METHOD", function.value, name, arguments, named)
-        return self.op("CALL", function, arguments, named)
+            return self.op("METHOD", function.value, name, arguments, keywords)
+        return self.op("CALL", function, arguments, keywords)
 
 
 def assigned(body: list[ast.stmt]) -> list[str]:

@@ -113,8 +113,8 @@ class Pool:
             case types.MethodType():
                 return op("BOUND", self.at(value.__self__), self.attribute(value.__name__))
             case functools.partial():
-                named = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
-                return op("PARTIAL", self.at(value.func), self.all(value.args), listed(named))
+                keywords = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
+                return op("PARTIAL", self.at(value.func), self.all(value.args), listed(keywords))
         if isinstance(value, types.FunctionType) and value.__module__.startswith(LOWERED):
             try:
                 return op("FUNCTION", lowered(value, self))
@@ -164,17 +164,17 @@ class Pool:
         before = (0, 0)
         while before != (len(self.content), len(self.names)):
             before = len(self.content), len(self.names)
-            for owner, done in list(self.classes.items()):
-                for name in sorted(self.names - done):
-                    done.add(name)
+            for owner, written in list(self.classes.items()):
+                for name in sorted(self.names - written):
+                    written.add(name)
                     self.described(owner, {name})
             for value, attributes in list(self.objects.values()):
                 for name in sorted(self.names - attributes.keys()):
                     is_cached = isinstance(vars(type(value)).get(name), functools.cached_property)
                     if is_cached or name in vars(value):
                         attributes[name] = self.at(name) + self.at(getattr(value, name))
-        for owner, done in self.classes.items():
-            self.content[self.place(owner)] = self.described(owner, done)
+        for owner, written in self.classes.items():
+            self.content[self.place(owner)] = self.described(owner, written)
         for place, (value, attributes) in self.objects.items():
             head = op("OBJECT", self.at(type(value)))
             self.content[place] = head + listed([*attributes.values()])
@@ -183,12 +183,12 @@ class Pool:
         """Return a class: name, fields with their defaults, attributes."""
         members = []
         for field in fields(owner) if is_dataclass(owner) else ():
-            made = FACTORIES.get(field.default_factory, 0)
+            factory = FACTORIES.get(field.default_factory, 0)
             has_default = field.default is not MISSING
             members.append(
                 op(
                     self.at(field.name),
-                    1 if has_default else made,
+                    1 if has_default else factory,
                     self.at(field.default) if has_default else b"",
                 )
             )
@@ -231,7 +231,9 @@ def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
     """Return nodes one after the other, or where they are long the place of their one copy: rows of
     the grammar name the same slots.
     """
-    content = listed([regular(one, what, parsed.state, flags, pool) for one, what in parsed])
+    content = listed(
+        [regular(operation, value, parsed.state, flags, pool) for operation, value in parsed]
+    )
     is_long = len(content) > SHORT_BYTES
     return listed([op("R_SHARED", number(pool.shared(content)))]) if is_long else content
 

@@ -14,7 +14,7 @@ step agrees. Exit 1: a step does not. Exit 2: bad input. A pipe's last line is o
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import (
     CommandOptions,
@@ -91,19 +91,19 @@ def main(argv: list[str] | None = None) -> int:
         folder = options.check
     checkpoint = open_checkpoint(options.checkpoint)
     chain, packages = chain_of(checkpoint, options)
-    more = {}
+    report: dict[str, Any] = {}
     if options.check is None:
         write_vectors(folder, chain, checkpoint.as_source, packages)
-        more = {
+        report = {
             "out": str(folder),
             "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         }
     rows = check_vectors(folder, chain, packages)
     print_rows(f"{folder}, every step replayed on its stored inputs", rows)
     missed = [asdict(row) for row in rows if row.verdict != GOOD]
-    more |= {"tensors": len(rows), "missed": missed}
+    report |= {"tensors": len(rows), "missed": missed}
     meaning = f"{len(missed)} of {len(rows)} tensors differ"
-    return conclude(options, more, EXIT_REJECTED if missed else EXIT_GOOD, meaning)
+    return conclude(options, report, EXIT_REJECTED if missed else EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

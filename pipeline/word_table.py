@@ -67,11 +67,11 @@ class Table:
         """Return the joined texts from `place` to the first that ends in `end`, without `end`, and
         the place of the next code.
         """
-        whole = ""
-        while not whole.endswith(end):
+        joined = ""
+        while not joined.endswith(end):
             text, place = self.text(bits, place)
-            whole += text
-        return whole[:-1], place
+            joined += text
+        return joined[:-1], place
 
 
 def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
@@ -128,14 +128,14 @@ def _table(texts: Sequence[str], parts: Sequence[Sequence[int]]) -> tuple[Table,
 def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
     """Return of each row the share, the rest of the word, and the rest of the entry."""
     for place, (before, row) in enumerate(pairwise([("", ""), *rows])):
-        word, reading = row
-        one = two = 0
+        word, entry = row
+        word_shared = entry_shared = 0
         # the first row of a block shares nothing
         if place % BLOCK_ROWS:
-            one = min(len(commonprefix((before[0], word))), MOST_SHARED)
-            two = min(len(commonprefix((before[1][1:], reading[1:]))), MOST_SHARED)
-        rest = reading[0] + reading[1 + two :]
-        yield 16 * one + two, word[one:] + END_OF_WORD, rest + END_OF_ROW
+            word_shared = min(len(commonprefix((before[0], word))), MOST_SHARED)
+            entry_shared = min(len(commonprefix((before[1][1:], entry[1:]))), MOST_SHARED)
+        rest = entry[0] + entry[1 + entry_shared :]
+        yield 16 * word_shared + entry_shared, word[word_shared:] + END_OF_WORD, rest + END_OF_ROW
 
 
 def _coded(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:

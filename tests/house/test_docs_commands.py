@@ -1,14 +1,14 @@
-"""Every command line that README.md and docs/*.md show in a code block: it parses as it stands, and
-what takes seconds is really run.
+"""Every command line that README.md and docs/*.md show in a code block parses as it stands, and
+those that take seconds are run.
 
 python -m pytest tests/house/test_docs_commands.py -q [-m slow]
 
-A block without a language, or of a shell, that shows one of our commands is a block of commands:
-all its lines are held to this. Parsed: the command's own main with the line's arguments, up to the
+A block without a language, or of a shell, that shows a command of this project is a block of
+commands: all its lines are tested. Parsed: the command's main with the line's arguments, up to the
 end of argument parsing; `make -n` for targets. Run in the fast suite: speaking and describing, in a
-scratch folder, with a tiny checkpoint in the place of the default and its voice `slt` in the place
-of Kokoro's. Run in the slow suite: README's blocks to the letter, in a copy of the tree, with the
-checkpoint that is at hand.
+scratch folder, with a tiny checkpoint instead of the default and its voice `slt` instead of
+Kokoro's. Run in the slow suite: README's blocks to the letter, in a copy of the tree, with the
+checkpoint that is available.
 """
 
 import argparse
@@ -35,14 +35,13 @@ PAGES = [
 # all: the end of one is no beginning
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SHELLS = ("", "sh", "bash", "shell", "console")
-OURS = re.compile(r"(?:.*/)?(?:kokoro-ane|python3?)|make")
+OWN = re.compile(r"(?:.*/)?(?:kokoro-ane|python3?)|make")
 JOINTS = {"&&", "||", "|", ";", "&"}
-# first words that are not ours; they are not looked into, except for a command of ours that they
-# start
+# commands of others; they are not checked, except for a command of this project that they start
 FOREIGN = {
     ".": "the environment's activation",
-    "aplay": "plays what it is given",
-    "echo": "says what is to be spoken",
+    "aplay": "plays its input",
+    "echo": "prints the text to speak",
     "npm": "needs npm's registry",
     "sudo": "a Mac's own tools",
     "xcrun": "a Mac's own tools",
@@ -50,7 +49,7 @@ FOREIGN = {
 NOT_HERE = {  # parsed, not run: part of a line, and why
     "--runtime coreml": "Core ML itself is on a Mac",
     "--runtime onnx": "its files are built and spoken with in tests/runtimes/test_onnx.py",
-    "--voice ef_dora": "of voices that npm's package brings",
+    "--voice ef_dora": "a voice of npm's package",
     "Model.mlpackage": "a reader's own model: run in mlprogram/tests/test_programs.py",
     "--chip": "forecasts of every shape take a minute: mlprogram/tests/test_examine.py",
 }
@@ -65,8 +64,8 @@ class Parsed(BaseException):
 
 
 def lines_of(page):
-    """Command lines as a reader would type them: comments, prompts and the brackets of what may be
-    left out are gone.
+    """Command lines as a reader would type them: without comments, prompts, and the brackets of
+    optional parts.
     """
     commands = []
     for block in (
@@ -79,7 +78,7 @@ def lines_of(page):
             for line in block.replace("\\\n", " ").splitlines()
             if line.strip() and line.strip()[0] != "#"
         ]
-        if any(ours(part) for line in lines for part in parts_of(line)):
+        if any(own_command(part) for line in lines for part in parts_of(line)):
             commands += [
                 re.sub(r"(?<=\s)\[(.*?)\]", r"\1", line).split(" #")[0].strip() for line in lines
             ]
@@ -99,9 +98,9 @@ def parts_of(line):
     return [part for part in parts if part]
 
 
-# from the word on that is a command of ours; None where another command stands alone
-def ours(part):
-    start = next((place for place, word in enumerate(part) if OURS.fullmatch(word)), None)
+# the words from a command of this project on; None where another command stands alone
+def own_command(part):
+    start = next((place for place, word in enumerate(part) if OWN.fullmatch(word)), None)
     return (
         None
         if start is None or (start and part[0] not in FOREIGN)
@@ -109,7 +108,7 @@ def ours(part):
     )
 
 
-# the module that a command starts, and its arguments
+# the module that a command runs, and its arguments
 def module_of(words):
     if words[0] == "kokoro-ane":
         return COMMANDS[words[1]][0] if words[1:] and words[1] in COMMANDS else "kokoro_ane", words[
@@ -132,7 +131,7 @@ TO_RUN = [
     for line in LINES.get(page, [])
     if not any(part in line for part in NOT_HERE)
     and any(
-        (words := ours(part)) and words[0] != "make" and module_of(words)[0] in RUN
+        (words := own_command(part)) and words[0] != "make" and module_of(words)[0] in RUN
         for part in parts_of(line)
     )
 ]
@@ -149,9 +148,11 @@ def test_a_shown_command_parses(line, monkeypatch, capsys):
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
     assert parts_of(line), line
     for part in parts_of(line):
-        words = ours(part)
+        words = own_command(part)
         if words is None:
-            assert part[0] in FOREIGN, f"{part[0]}: neither a command of ours nor in FOREIGN"
+            assert part[0] in FOREIGN, (
+                f"{part[0]}: neither a command of this project nor in FOREIGN"
+            )
         elif words[0] == "make":
             done = ran("make", "-n", *words[1:])
             assert done.returncode == 0, done.stderr
@@ -192,7 +193,7 @@ def test_the_tables_name_only_what_is_shown():
 
 @pytest.fixture(scope="module")
 def scratch(tiny_checkpoint, tiny_build, tmp_path_factory):
-    """A folder with packages, a text, and our commands first on the path; nothing plays aloud."""
+    """A folder with packages, a text, and this project's commands; nothing plays aloud."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "build").mkdir()
     for path in tiny_build.glob("*fp16*"):
@@ -213,9 +214,7 @@ def scratch(tiny_checkpoint, tiny_build, tmp_path_factory):
 
 @pytest.mark.parametrize("line", TO_RUN)
 def test_a_quick_command_runs(line, scratch, tiny_checkpoint, monkeypatch, capsys):
-    """One command of ours in this process, which has its libraries; a line of several as a shell
-    reads it.
-    """
+    """One command runs in this process, which has its libraries, several in a shell."""
     stands_in = f" --checkpoint {tiny_checkpoint.folder}"
     line = VOICE.sub(
         "slt",
@@ -239,8 +238,8 @@ def test_a_quick_command_runs(line, scratch, tiny_checkpoint, monkeypatch, capsy
 
 @pytest.mark.slow
 def test_readme_runs_to_the_letter(tmp_path):
-    """Its blocks one after the other in a copy of the tree beside this environment, hub or no hub;
-    what is never releasable exits 3.
+    """Its blocks run one after the other in a copy of the tree with this environment, with or
+    without the hub; a command on what is never releasable exits 3.
     """
     for name in tracked():
         # the rooms are links in kokoro_ane/

@@ -1,4 +1,4 @@
-"""Every relative link of a page resolves, every file that a page or docstring cites exists, and
+"""Every relative link of a page resolves, every file that a page or docstring names exists, and
 each decision stands where the table says.
 
 python -m pytest tests/house/test_docs_links.py -q
@@ -33,7 +33,7 @@ PLACEHOLDER = re.compile(r"/[A-Z]+\.")  # core/data/NAME.txt
 BARE = re.compile(r"(?<![\w./*-])\w+\.py\b")
 
 
-# what GitHub makes of the headings: lower case, spaces to hyphens, other marks gone
+# GitHub's anchors of the headings: lower case, hyphens for spaces, other marks removed
 def anchors(page):
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -78,7 +78,7 @@ def test_pages_that_sources_cite_exist():
     ]
 
 
-# Whether the longest module that `name` begins with is there and holds what stands behind it.
+# Whether the longest module that begins `name` exists and contains the next part of the name.
 def defines(name):
     parts = name.removeprefix("kokoro_ane.").split(".")
     for count in range(len(parts), 0, -1):
@@ -86,15 +86,15 @@ def defines(name):
         module = path.with_suffix(".py") if count > 1 else path / "__init__.py"
         module = module if module.exists() else path / "__init__.py"
         if module.exists():
-            named = parts[count : count + 1]
-            return not named or named[0] in re.findall(r"\w+", module.read_text(encoding="utf-8"))
+            words = re.findall(r"\w+", module.read_text(encoding="utf-8"))
+            return set(parts[count : count + 1]) <= set(words)
     return False
 
 
 @pytest.mark.parametrize("room", sorted({source.relative_to(ROOT).parts[0] for source in SOURCES}))
 def test_what_docstrings_name_exists(room):
-    """Files, modules, commands and make targets; indented lines are examples, whose variables may
-    be called as a room is.
+    """Files, modules, commands and make targets exist. Indented lines are examples, whose variables
+    may have the name of a room.
     """
     targets = set(re.findall(r"[\w-]+", (ROOT / "Makefile").read_text(encoding="utf-8")))
     names = {source.name for source in SOURCES}

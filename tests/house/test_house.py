@@ -1,5 +1,5 @@
-"""The house: import direction, sizes, names, and nothing of a machine in the tree. Every limit
-stands in the tables below.
+"""The structure of the repository: import direction, sizes, names, and no path of a machine. Every
+limit stands in the tables below.
 
 python -m pytest tests/house/test_house.py -q
 """
@@ -135,8 +135,8 @@ def test_imports_point_downwards():
 
 
 def test_no_circle_between_files():
-    known = {module_of(path) for path in SOURCES}
-    graph = {module_of(path): (imports_of(path) & known) - {module_of(path)} for path in SOURCES}
+    modules = {module_of(path) for path in SOURCES}
+    graph = {module_of(path): (imports_of(path) & modules) - {module_of(path)} for path in SOURCES}
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as circle:
@@ -202,7 +202,7 @@ def test_a_file_is_known_by_its_name():
 
 
 def test_every_make_target_is_phony():
-    """Folders carry the same names: without .PHONY, `make vocoder` says "up to date" and does
+    """Folders have the names of targets: without .PHONY, `make vocoder` says "up to date" and does
     nothing.
     """
     text = text_of(Path("Makefile"))
@@ -227,9 +227,7 @@ def test_every_make_target_is_phony():
 
 
 def test_help_of_every_verb_comes_before_a_heavy_import():
-    """All verbs in one process that has imported none of them; python -m MODULE says the same as
-    the verb.
-    """
+    """All verbs run in one process that has imported none of them."""
     code = """
 import contextlib, io, json, sys
 from kokoro_ane.cli import main
@@ -249,8 +247,8 @@ print(json.dumps(helps))
 
 
 def test_quality_runs_as_a_file_from_another_folder(tmp_path):
-    """The one command with a head: eval/, first on the path of a file that is run, holds names of
-    other libraries.
+    """The only command that changes its path: eval/, the first folder on the path of a file that is
+    run, holds names of other libraries.
     """
     done = ran(sys.executable, str(ROOT / "eval" / "quality.py"), "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
-"""What the two wheels install, beside a user's own files of the rooms' names; and the calls of
-`import kokoro_ane`.
+"""The two wheels install every file of the rooms and work beside a user's files of the same names;
+and the calls of `import kokoro_ane`.
 """
 
 import os

@@ -111,16 +111,15 @@ def test_spectrum_and_the_sign_of_pi(stored):
     signal, window = stored["excitation"][0], np.array(WINDOW, np.float32).astype(np.float64)
     padded = np.concatenate([signal[10:0:-1], signal, signal[-2:-12:-1]])
     # [11, 120F + 1]
-    found = np.stack(
-        [np.fft.rfft(padded[5 * m : 5 * m + 20] * window) for m in range(len(signal) // 5 + 1)],
-        axis=1,
-    )
-    wanted, phase = parts(*np.split(stored["spectrum"][0].astype(np.float64), 2)), np.angle(found)
-    assert wanted.shape[1:] == found.shape
-    assert snr_db(wanted, parts(np.abs(found), phase)) >= 80
+    columns = [padded[5 * m : 5 * m + 20] * window for m in range(len(signal) // 5 + 1)]
+    spectrum = np.stack([np.fft.rfft(column) for column in columns], axis=1)
+    magnitude, phase = np.abs(spectrum), np.angle(spectrum)
+    expected = parts(*np.split(stored["spectrum"][0].astype(np.float64), 2))
+    assert expected.shape[1:] == spectrum.shape
+    assert snr_db(expected, parts(magnitude, phase)) >= 80
     phase[10] *= -1
-    turned = parts(np.abs(found), phase)
-    assert snr_db(wanted[:2], turned[:2]) >= 80 > snr_db(wanted, turned)
+    turned = parts(magnitude, phase)
+    assert snr_db(expected[:2], turned[:2]) >= 80 > snr_db(expected, turned)
 
 
 def test_pack(stored, index):

@@ -24,10 +24,10 @@ from kokoro_ane.pipeline.text_tables import spoken_chunks, write_text_tables
 from kokoro_ane.pipeline.voice_file import decoded
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
+from tests.commands import ROOT
 from tests.demo_voice import DEMO_VOICE, heldout
 from tests.swift.swift_lines import lines
 
-ROOT = Path(__file__).resolve().parents[2]
 MARKED = (
     'Slowly: <prosody rate="slow">one, two.</prosody> [voice:{other} 0.9] Now I speak.'
     ' [pause 300ms] <voice name="{voice}">And I.</voice> Three.<break time="1s"/>'
@@ -35,37 +35,33 @@ MARKED = (
 TEXT = "\n".join(utterance.text for utterance in heldout())
 
 
-def in_swift(code, bundle, *more):
-    """What a shell says where Swift is."""
+def in_swift(code, bundle, *arguments):
+    """Run shell code where Swift is."""
     library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
-    given = os.environ | {
+    environment = os.environ | {
         "KOKORO_BUNDLE": str(bundle),
         "KOKORO_ONNXRUNTIME": str(library),
         "OMP_NUM_THREADS": "1",
     }
-    done = subprocess.run(
-        [ROOT / "swift/toolchain.sh", "run", "sh", "-c", code, "sh", *more],
-        env=given,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode == 3:
-        pytest.skip(done.stderr.decode().splitlines()[-1])
-    return done
+    command = [ROOT / "swift/toolchain.sh", "run", "sh", "-c", code, "sh", *arguments]
+    process = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if process.returncode == 3:
+        pytest.skip(process.stderr.decode().splitlines()[-1])
+    return process
 
 
-def kokoro_speak(bundle, *more):
+def kokoro_speak(bundle, *arguments):
     """Lines of pieces, samples [n] int16, and the report."""
     speak = (
         'swift run -c release kokoro-speak "$KOKORO_BUNDLE" "$@" --library "$KOKORO_ONNXRUNTIME" -o'
         ' /tmp/said.wav | grep -v "^\\[" >&2'
     )
-    done = in_swift(f"{speak}; cat /tmp/said.wav", bundle, *more)
-    lines = done.stderr.decode().splitlines()
+    process = in_swift(f"{speak}; cat /tmp/said.wav", bundle, *arguments)
+    lines = process.stderr.decode().splitlines()
     assert lines, lines[-5:]
     assert lines[-1].startswith("{"), lines[-5:]
     pieces = [line.split(" ", 3) for line in lines if line[:1].isdigit()]
-    return pieces, np.frombuffer(done.stdout[44:], "<i2"), json.loads(lines[-1])
+    return pieces, np.frombuffer(process.stdout[44:], "<i2"), json.loads(lines[-1])
 
 
 @pytest.mark.slow
@@ -74,19 +70,15 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
     """In the streaming layout window by window, both. KOKORO_BUNDLE_ONNX: a padded bundle that is
     there, beside what it was made from.
     """
-    source, bundle = (
-        os.environ.get("KOKORO_SWIFT_CHECKPOINT", str(DEMO_VOICE)),
-        Path(os.environ.get("KOKORO_BUNDLE_ONNX", tmp_path / "none")),
-    )
+    source = os.environ.get("KOKORO_SWIFT_CHECKPOINT", str(DEMO_VOICE))
+    bundle = Path(os.environ.get("KOKORO_BUNDLE_ONNX", tmp_path / "none"))
     if layout == "streaming" or not bundle.is_dir():
-        given = f"--runtime onnx --layout {layout} --checkpoint {source} --build {tmp_path}/build"
-        assert main(given.split()) == 3
+        flags = f"--runtime onnx --layout {layout} --checkpoint {source} --build {tmp_path}/build"
+        assert main(flags.split()) == 3
         (bundle,) = tmp_path.glob("build/bundle-*")
     checkpoint, build = open_checkpoint(source), bundle.parent
-    opened, voice = (
-        open_runtime("onnx", Request(checkpoint, build, "fp32", layout)),
-        checkpoint.voices[0],
-    )
+    opened = open_runtime("onnx", Request(checkpoint, build, "fp32", layout))
+    voice = checkpoint.voices[0]
     text = f"{TEXT}\n{MARKED.format(voice=voice, other=checkpoint.voices[-1])}"
 
     def table_of(name):
@@ -95,31 +87,24 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
     reader, vocab = text_reader("us"), checkpoint.config.vocab
     chain = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=table_of)
     options = SpeechOptions(speed=1.1, seed=5, windowed=layout == "streaming")
-    wanted = list(chain.speak(text, table_of(voice), options))
-    pieces, pcm, report = kokoro_speak(
-        bundle, text, "--voice", voice, "--speed", "1.1", "--seed", "5"
-    )
-    # windows: the later ones of a sentence have no durations
-    assert layout == "padded" or len(pieces) > 1.3 * len(wanted)
-    windows, pieces = (
-        pieces,
-        [piece for place, piece in enumerate(pieces) if piece[3] or place + 1 == len(pieces)],
-    )
-    lengths = np.add.reduceat(
-        [int(piece[1]) for piece in windows], [windows.index(piece) for piece in pieces]
-    )
-    assert len(pieces) == len(wanted) > 24
-    assert wanted[-1].pause == SAMPLE_RATE_HZ
-    assert [piece[2] for piece in pieces] == [
-        ",".join(map(str, speech.durations)) for speech in wanted
-    ]
-    assert [piece[3] for piece in pieces] == [speech.chunk.phonemes for speech in wanted]
-    assert lengths.tolist() == [len(speech.audio) for speech in wanted]
-    reached = snr_db(
-        to_pcm(np.concatenate([speech.audio for speech in wanted])).astype(np.float64),
-        pcm.astype(np.float64),
-    )
-    print(f"{len(wanted)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
+    expected = list(chain.speak(text, table_of(voice), options))
+    flags = ["--voice", voice, "--speed", "1.1", "--seed", "5"]
+    windows, pcm, report = kokoro_speak(bundle, text, *flags)
+    assert layout == "padded" or len(windows) > 1.3 * len(expected)
+    # only the first window of a sentence, and the last of all, have durations and phonemes
+    last = len(windows) - 1
+    starts = [place for place, window in enumerate(windows) if window[3] or place == last]
+    pieces = [windows[place] for place in starts]
+    lengths = np.add.reduceat([int(window[1]) for window in windows], starts)
+    assert len(pieces) == len(expected) > 24
+    assert expected[-1].pause == SAMPLE_RATE_HZ
+    durations = [",".join(map(str, speech.durations)) for speech in expected]
+    assert [piece[2] for piece in pieces] == durations
+    assert [piece[3] for piece in pieces] == [speech.chunk.phonemes for speech in expected]
+    assert lengths.tolist() == [len(speech.audio) for speech in expected]
+    samples = to_pcm(np.concatenate([speech.audio for speech in expected]))
+    reached = snr_db(samples.astype(np.float64), pcm.astype(np.float64))
+    print(f"{len(expected)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
     # Of 16-bit samples, of which a few round to the other side: 104 and 90.7 seen. Windows had 98.9
     # before the demo voice's predictor was taught whispers, whose rows are larger.
     limit_db = {"padded": 100, "streaming": 88}[layout]
@@ -145,25 +130,15 @@ def test_lines_are_read_as_python_reads_them(language, count, tmp_path):
         'swift run -c release kokoro-speak "$KOKORO_BUNDLE" --read "$KOKORO_BUNDLE/lines"'
         " --language $1 -o /tmp/read.$$ >&2; cat /tmp/read.$$; rm /tmp/read.$$"
     )
-    done, g2p = in_swift(read, tmp_path, language), G2P.load(language)
-    wanted = [
-        [
-            {key: one for key, one in chunk.items() if one is not None}
-            for chunk in spoken_chunks(g2p, text)
-        ]
-        for text in texts
-    ]
-    wrong = [
-        pair
-        for pair in zip(
-            texts, wanted, map(json.loads, done.stdout.decode().splitlines()), strict=True
-        )
-        if pair[1] != pair[2]
-    ]
-    print(
-        *wrong,
-        done.stderr.decode().splitlines()[-1],
-        f"{language}: {count - len(wrong)} of {count} lines equal",
-        sep="\n",
-    )
+    process, g2p = in_swift(read, tmp_path, language), G2P.load(language)
+    wrong = []
+    for text, line in zip(texts, process.stdout.decode().splitlines(), strict=True):
+        expected = spoken_chunks(g2p, text)
+        for chunk in expected:
+            for key in [key for key, value in chunk.items() if value is None]:
+                del chunk[key]
+        if json.loads(line) != expected:
+            wrong.append((text, expected, line))
+    speed = process.stderr.decode().splitlines()[-1]
+    print(*wrong, speed, f"{language}: {count - len(wrong)} of {count} lines equal", sep="\n")
     assert len(wrong) <= count // 1000
