@@ -31,15 +31,9 @@ from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
 from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, decided
-from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name, commit, withheld
-from kokoro_ane.g2p.alphabet import spoken_by
-from kokoro_ane.g2p.result import US
-from kokoro_ane.pipeline.decision_file import decision_for
 from kokoro_ane.pipeline.package_builds import build_package
-from kokoro_ane.pipeline.text_tables import TEXT_BYTES
-from kokoro_ane.pipeline.voice_file import first_voice_bytes
 from kokoro_ane.quantize.corpus import Utterance, within
 from kokoro_ane.quantize.locator import HALF, built, built_encoder, options_for, parse_level
 from kokoro_ane.quantize.methods import Method
@@ -160,6 +154,8 @@ def released_product(encoder: str, vocoder: str, context: JudgeContext) -> Level
     """Judge an encoder alone, and in front of a vocoder where both ship alone. Raises InputError
     for a vocoder that is not built.
     """
+    from kokoro_ane.eval.reference import judged_clips
+
     clips = tuple(judged_clips(context.checkpoint, BOTH))
     try:
         alone = judged_encoder(encoder, replace(context, clips=clips, texts=BOTH, claim=NUMERIC))
@@ -175,6 +171,11 @@ def judged_product(
     that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
     chain too; sizes are with one voice, the first.
     """
+    from kokoro_ane.g2p.alphabet import spoken_by
+    from kokoro_ane.g2p.result import US
+    from kokoro_ane.pipeline.text_tables import TEXT_BYTES
+    from kokoro_ane.pipeline.voice_file import first_voice_bytes
+
     checkpoint, (method, layout) = context.checkpoint, parse_level(vocoder)
     manifest = context.request(method.name, layout).verified()
     paths = context.request(encoder=encoder).encoders
@@ -210,6 +211,8 @@ def _alone(
     context: JudgeContext, vocoder: str, manifest: Manifest, encoder_alone: str
 ) -> dict[str, Any]:
     """The verdicts of both stages alone, and the reasons not to render them together."""
+    from kokoro_ane.pipeline.decision_file import decision_for
+
     _, level = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
     alone = {"encoder": encoder_alone, "vocoder": level["verdict"] if level else UNDECIDED}
     reasons = [
