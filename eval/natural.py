@@ -122,7 +122,7 @@ class Variations:
             item = read_npz(path)
             return (item, CACHED) if agree(item["probe"], probe) else None
         except (InputError, KeyError) as problem:
-            print(f"kept variation is not used: {problem}", file=sys.stderr)
+            print(f"the cached variation is not used: {problem}", file=sys.stderr)
             return None
 
     def keep(self, kind: str, clip: str, item: Item) -> None:
@@ -137,8 +137,8 @@ class Variations:
         judged = clip.split("-")[0] in SETS
         return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
-    def kept(self) -> dict[tuple[str, str], Item]:
-        """Every item that was measured here."""
+    def measured_items(self) -> dict[tuple[str, str], Item]:
+        """Every item that was measured here, by kind and clip."""
         paths = sorted(self.folder.glob("*/*.npz")) if self.folder else []
         return {(path.parent.name, path.stem): read_npz(path) for path in paths}
 
@@ -248,7 +248,7 @@ def sound_probe(reference: np.ndarray, vowel: np.ndarray) -> np.ndarray:
 
 
 def prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarray:
-    """How a clip is read [33] float32: some values of its F0, and its frames."""
+    """Some values of a clip's F0 and its number of frames [33] float32."""
     places = np.linspace(0, len(f0_hz) - 1, PROBED).astype(int)
     return np.append(f0_hz[places], durations.sum()).astype(np.float32)
 

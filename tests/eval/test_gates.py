@@ -62,7 +62,7 @@ def missed_value(gate):
 def test_every_figure_has_a_gate():
     encoder, product = GATES["encoder"], GATES["product"]
     assert {gate.metric for gate in encoder} == set(PROSODY)
-    heard = {*renditions.OWN, *renditions.HEARD, *DURATIONS}
+    heard = {*renditions.VOCODER_ALONE, *renditions.HEARD, *DURATIONS}
     assert {gate.metric for gate in product} == heard
     assert {gate.metric for gate in product if gate.multiple} <= SCALED
 

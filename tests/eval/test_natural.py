@@ -161,7 +161,7 @@ def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monke
     (path,) = (tmp_path / "cache").rglob("judged-00.npz")
     path.write_bytes(path.read_bytes()[:-30])
     assert variations.find(VOCODER, "judged-00", PROBE) is None
-    assert "kept variation is not used" in capsys.readouterr().err
+    assert "cached variation is not used" in capsys.readouterr().err
 
 
 def noisy(reference, inputs):
