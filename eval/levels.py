@@ -144,7 +144,7 @@ def judged_file(name: str, stage: str, context: JudgeContext) -> Level:
     from kokoro_ane.eval.channel_gains import wrong_scales
     from kokoro_ane.quantize.compress import LevelFile
 
-    file = LevelFile.of(name, context.checkpoint, context.build, stage)
+    file = LevelFile.of(name, context.checkpoint, context.options.build, stage)
     pairs = file.level.pairs(file.plain) if stage == VOCODER else ()
     context = replace(context, execution=replace(context.execution, stage=stage, level=name))
     return _judged(name, [file.manifest], context, wrong_scales(pairs))
@@ -158,7 +158,12 @@ def released_product(encoder: str, vocoder: str, context: JudgeContext) -> Level
 
     clips = tuple(judged_clips(context.checkpoint, BOTH))
     try:
-        alone = judged_encoder(encoder, replace(context, clips=clips, texts=BOTH, claim=NUMERIC))
+        alone = judged_encoder(
+            encoder,
+            replace(
+                context, clips=clips, options=replace(context.options, set=BOTH, claim=NUMERIC)
+            ),
+        )
     except CheckFailed as problem:
         return failed_level(f"{vocoder}+{encoder}", vocoder, f"encoder not built: {problem}")
     return judged_product(vocoder, encoder, context, alone["verdict"])
@@ -213,7 +218,9 @@ def _alone(
     """The verdicts of both stages alone, and the reasons not to render them together."""
     from kokoro_ane.pipeline.decision_file import decision_for
 
-    _, level = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
+    _, level = decision_for(
+        context.options.build / "release" / "decision.json", manifest.package_sha256
+    )
     alone = {"encoder": encoder_alone, "vocoder": level["verdict"] if level else UNDECIDED}
     reasons = [
         f"the {stage} alone: {verdict}" for stage, verdict in alone.items() if verdict != SHIP
@@ -243,7 +250,7 @@ def _judged(
     first, execution = manifests[0], context.execution
     gates = gates_for(name, first.layout, execution.stage)
     results, stopped = measured_clips(name, first, context, gates, wrong)
-    judgement = decided(gates, results, context.claim, wrong, stopped)
+    judgement = decided(gates, results, context.options.claim, wrong, stopped)
     reason = withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {
@@ -276,7 +283,7 @@ def provenance(context: JudgeContext) -> dict[str, Any]:
     return context.store.key | {
         "precision": context.execution.precision,
         "features": context.execution.features,
-        "set": context.texts,
+        "set": context.options.set or BOTH,
         "fewest_clips": FEWEST_CLIPS,
         "commit": commit(),
     }
@@ -311,7 +318,7 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
             return {"wrong": wrong_scales(pairs, method.balances)}
         from kokoro_ane.quantize.compress import LevelFile
 
-        file = LevelFile.of(method.name, context.checkpoint, context.build, VOCODER)
+        file = LevelFile.of(method.name, context.checkpoint, context.options.build, VOCODER)
         return {"wrong": wrong_scales(file.level.pairs(file.plain))}
 
     return list(context.store.figures(name, read)["wrong"])
@@ -369,13 +376,13 @@ def measured_clips(
 
     unmeasured = [clip for clip in clips if clip.id not in results]
     context.progress.begin(name, len(results), unmeasured, context.workers.count)
-    count = None if context.all_clips else decisive()
+    count = None if context.options.all_clips else decisive()
     if count is None:
         measured = context.workers.measure(manifest.path, execution, unmeasured)
         for clip, (result, seconds) in measured:
             results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
             context.progress.measured(clip, seconds)
-            if not context.all_clips and (count := decisive()):
+            if not context.options.all_clips and (count := decisive()):
                 measured.close()
                 break
     count = count or len(clips)

@@ -48,12 +48,6 @@ METRICS_CODE = Path(__file__).parent / "metrics"
 LISTENERS = ("pesq", "pocketsphinx", "resemblyzer", "speechmos", "distillmos", "xls-r-sqa")
 AGREE = 1e-6  # of the power of the reference: 60 dB
 PROBED, PROBED_VOWEL = 32, 8  # samples
-DIFFERS = {
-    "texts": "is of other texts",
-    "seed": "is of another seed",
-    "metrics": "was measured by other metrics' code",
-    "listeners": "was heard by other versions of the listening models",
-}
 
 Item = Mapping[str, np.ndarray]  # fields of one clip, [n] each
 
@@ -159,9 +153,9 @@ def _entry(stored: Path, key: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"no stored one is of this checkpoint (there is: {there})")
         entry: dict[str, Any] = fitting[0]
         name = f"the stored one of {entry['checkpoint']} ({entry['file']})"
-        for part, words in DIFFERS.items():
-            if entry["key"][part] != key[part]:
-                raise InputError(f"{name} {words}")
+        for part, value in key.items():
+            if entry["key"][part] != value:
+                raise InputError(f"{name} has another key for its {part}")
         if sha256_of(stored / entry["file"]) != entry["sha256"]:
             raise InputError(f"{name} is not the one that was written, its SHA-256 differs")
     return entry
