@@ -167,7 +167,7 @@ def decision_record(
     return asdict(choice) | {
         "format": FORMAT,
         "may_be_released": choice.may_be_released,
-        "claim": context.claim,
+        "claim": context.options.claim,
         "chip": chip,
         "levels": list(levels),
         "spread": {OTHER_SEED: natural_spread(context)},

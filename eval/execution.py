@@ -1,4 +1,4 @@
-"""How clips are executed and measured: by which arithmetic, on whose features, in how many
+"""How clips are executed and measured: by which arithmetic, on which features, in how many
 processes.
 
     # the whole chain of packages; without manifests: features in PyTorch fp32
@@ -71,7 +71,9 @@ class Execution:
 
     @cached_property
     def name(self) -> str:
-        """What figures are kept under. Raises InputError for a manifest that cannot be read."""
+        """The name that figures are stored under. Raises InputError for a manifest that cannot be
+        read.
+        """
         hashes = [Manifest.load(path).package_sha256[:16] for path in self.encoder]
         return "-".join([self.precision, *hashes, *([self.stage] if self.stage != VOCODER else [])])
 
@@ -196,7 +198,7 @@ class ClipBench:
         return result, time.monotonic() - start
 
     def keep_natural(self, task: tuple[str, Utterance]) -> None:
-        """Measure the natural variation of a stage and a clip, which goes where the reference's
+        """Measure the natural variation of a stage and a clip, and write it where the reference's
         variations say.
         """
         stage, clip = task
@@ -208,7 +210,7 @@ _BENCHES: list[ClipBench] = []  # of a worker process: one
 
 
 def start_worker(reference: Reference, threads: int) -> None:
-    """A worker begins: Ctrl-C is for the parent, which ends the workers."""
+    """Prepare a worker process. It ignores Ctrl-C: the parent ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
@@ -216,7 +218,7 @@ def start_worker(reference: Reference, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed ends nobody: its workers would wait for clips for ever."""
+    """End this worker with its parent: when that is killed, a worker would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -224,7 +226,7 @@ def _end_with_parent() -> None:
 
 
 def in_worker(call: Callable[[ClipBench, Any], Any], item: Any) -> Any:
-    """In a worker process: what `call` answers for an item."""
+    """Return, in a worker process, what `call` returns for an item."""
     return call(_BENCHES[0], item)
 
 
@@ -233,8 +235,8 @@ def shared_cores(processes: int) -> Iterator[None]:
     """Threads for this process and for those it starts, so that `processes` do not fight for cores
     (many times slower than one each).
 
-    OMP_NUM_THREADS has the first word. The number of threads is part of the store's key: it changes
-    a figure's last digits.
+    Where OMP_NUM_THREADS is set, it decides. The number of threads is part of the store's key: it
+    changes a figure's last digits.
     """
     if THREADS in os.environ:
         yield
@@ -262,7 +264,7 @@ class Workers:
         self.count = count
         self._bench = ClipBench(reference)
         self._executor: Executor | None = None
-        self._abandoned = False  # clips that nobody waits for are in work
+        self._abandoned = False  # whether clips are in work whose results are not needed
 
     def __enter__(self) -> Self:
         return self
@@ -278,8 +280,8 @@ class Workers:
     def measure(
         self, manifest: Path, execution: Execution, clips: Sequence[Utterance]
     ) -> Generator[tuple[Utterance, tuple[ClipResult, float]], None, None]:
-        """Begin the clips in their order; yield each with its figures and seconds when it is done.
-        Whoever takes no more leaves the rest unmeasured.
+        """Start the clips in their order; yield each with its figures and seconds when it is done.
+        A caller that closes the generator leaves the rest unmeasured.
         """
         if 1 in (self.count, len(clips)):
             for clip in clips:
@@ -289,7 +291,7 @@ class Workers:
             yield from self._handed_out(call, clips)
 
     def natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[object]:
-        """Measure the natural variation of these stages and clips; answer for each when it is
+        """Measure the natural variation of these stages and clips; yield once for each that is
         done.
         """
         return self._handed_out(ClipBench.keep_natural, tasks)
@@ -297,7 +299,7 @@ class Workers:
     def _handed_out(
         self, call: Callable[[ClipBench, Any], Any], items: Sequence[Any]
     ) -> Generator[tuple[Any, Any], None, None]:
-        """Each item and what `call` answers in a worker process, in the order in which they end."""
+        """Yield each item and what `call` returns for it in a worker process, as they end."""
         left, losses = dict(enumerate(items)), 0
         while left:
             self._executor = self._executor or self._started()

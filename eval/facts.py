@@ -42,8 +42,8 @@ def forecast_of(programs: Mapping[str, OpenProgram], frames: int) -> dict[str, d
 
 
 def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Profile, int]]:
-    """What an utterance of about so many frames runs, and how often: the program at the shape
-    nearest to it; in the streaming layout the decoder and its windows.
+    """Return the programs that an utterance of about `frames` frames runs, each with its count: at
+    the shape nearest to it; in the streaming layout the decoder and its windows.
     """
 
     def nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:

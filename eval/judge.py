@@ -33,8 +33,8 @@ Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per cl
 
 
 def breaks(gates: Sequence[Gate], clip: ClipResult) -> bool:
-    """Whether a clip alone makes every decision that it is part of a REJECT: it gave no audio, or
-    breaks a gate on the worst clip whose limit no other clip moves.
+    """Whether a clip alone leads to REJECT, whatever the other clips are: it gave no audio, or it
+    breaks a gate on the worst clip whose limit does not depend on other clips.
     """
     if clip.defect is not None:
         return True
@@ -59,7 +59,7 @@ class Check:
     high: float | None = None
 
     def complaint(self) -> str:
-        """Say what was missed or is not sure, by how much, and why that matters."""
+        """Return what was missed or is not certain, by how much, and why it matters."""
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
         span = near = ""
@@ -203,8 +203,8 @@ def decide(
 
 
 def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
-    """One gate. A limit in natural variations is resampled together with the variation of the same
-    clips.
+    """Compare the figures with one gate. A limit in natural variations is resampled together with
+    the variation of the same clips.
     """
     value, natural = statistic(gate.metric, gate.statistic, clips), None
     if gate.multiple is not None:

@@ -31,15 +31,9 @@ from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
 from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, decided
-from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name, commit, withheld
-from kokoro_ane.g2p.alphabet import spoken_by
-from kokoro_ane.g2p.result import US
-from kokoro_ane.pipeline.decision_file import decision_for
 from kokoro_ane.pipeline.package_builds import build_package
-from kokoro_ane.pipeline.text_tables import TEXT_BYTES
-from kokoro_ane.pipeline.voice_file import first_voice_bytes
 from kokoro_ane.quantize.corpus import Utterance, within
 from kokoro_ane.quantize.locator import HALF, built, built_encoder, options_for, parse_level
 from kokoro_ane.quantize.methods import Method
@@ -150,7 +144,7 @@ def judged_file(name: str, stage: str, context: JudgeContext) -> Level:
     from kokoro_ane.eval.channel_gains import wrong_scales
     from kokoro_ane.quantize.compress import LevelFile
 
-    file = LevelFile.of(name, context.checkpoint, context.build, stage)
+    file = LevelFile.of(name, context.checkpoint, context.options.build, stage)
     pairs = file.level.pairs(file.plain) if stage == VOCODER else ()
     context = replace(context, execution=replace(context.execution, stage=stage, level=name))
     return _judged(name, [file.manifest], context, wrong_scales(pairs))
@@ -160,9 +154,16 @@ def released_product(encoder: str, vocoder: str, context: JudgeContext) -> Level
     """Judge an encoder alone, and in front of a vocoder where both ship alone. Raises InputError
     for a vocoder that is not built.
     """
+    from kokoro_ane.eval.reference import judged_clips
+
     clips = tuple(judged_clips(context.checkpoint, BOTH))
     try:
-        alone = judged_encoder(encoder, replace(context, clips=clips, texts=BOTH, claim=NUMERIC))
+        alone = judged_encoder(
+            encoder,
+            replace(
+                context, clips=clips, options=replace(context.options, set=BOTH, claim=NUMERIC)
+            ),
+        )
     except CheckFailed as problem:
         return failed_level(f"{vocoder}+{encoder}", vocoder, f"encoder not built: {problem}")
     return judged_product(vocoder, encoder, context, alone["verdict"])
@@ -175,6 +176,11 @@ def judged_product(
     that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
     chain too; sizes are with one voice, the first.
     """
+    from kokoro_ane.g2p.alphabet import spoken_by
+    from kokoro_ane.g2p.result import US
+    from kokoro_ane.pipeline.text_tables import TEXT_BYTES
+    from kokoro_ane.pipeline.voice_file import first_voice_bytes
+
     checkpoint, (method, layout) = context.checkpoint, parse_level(vocoder)
     manifest = context.request(method.name, layout).verified()
     paths = context.request(encoder=encoder).encoders
@@ -210,7 +216,11 @@ def _alone(
     context: JudgeContext, vocoder: str, manifest: Manifest, encoder_alone: str
 ) -> dict[str, Any]:
     """The verdicts of both stages alone, and the reasons not to render them together."""
-    _, level = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
+    from kokoro_ane.pipeline.decision_file import decision_for
+
+    _, level = decision_for(
+        context.options.build / "release" / "decision.json", manifest.package_sha256
+    )
     alone = {"encoder": encoder_alone, "vocoder": level["verdict"] if level else UNDECIDED}
     reasons = [
         f"the {stage} alone: {verdict}" for stage, verdict in alone.items() if verdict != SHIP
@@ -240,7 +250,7 @@ def _judged(
     first, execution = manifests[0], context.execution
     gates = gates_for(name, first.layout, execution.stage)
     results, stopped = measured_clips(name, first, context, gates, wrong)
-    judgement = decided(gates, results, context.claim, wrong, stopped)
+    judgement = decided(gates, results, context.options.claim, wrong, stopped)
     reason = withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {
@@ -273,7 +283,7 @@ def provenance(context: JudgeContext) -> dict[str, Any]:
     return context.store.key | {
         "precision": context.execution.precision,
         "features": context.execution.features,
-        "set": context.texts,
+        "set": context.options.set or BOTH,
         "fewest_clips": FEWEST_CLIPS,
         "commit": commit(),
     }
@@ -308,7 +318,7 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
             return {"wrong": wrong_scales(pairs, method.balances)}
         from kokoro_ane.quantize.compress import LevelFile
 
-        file = LevelFile.of(method.name, context.checkpoint, context.build, VOCODER)
+        file = LevelFile.of(method.name, context.checkpoint, context.options.build, VOCODER)
         return {"wrong": wrong_scales(file.level.pairs(file.plain))}
 
     return list(context.store.figures(name, read)["wrong"])
@@ -366,13 +376,13 @@ def measured_clips(
 
     unmeasured = [clip for clip in clips if clip.id not in results]
     context.progress.begin(name, len(results), unmeasured, context.workers.count)
-    count = None if context.all_clips else decisive()
+    count = None if context.options.all_clips else decisive()
     if count is None:
         measured = context.workers.measure(manifest.path, execution, unmeasured)
         for clip, (result, seconds) in measured:
             results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
             context.progress.measured(clip, seconds)
-            if not context.all_clips and (count := decisive()):
+            if not context.options.all_clips and (count := decisive()):
                 measured.close()
                 break
     count = count or len(clips)

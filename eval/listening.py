@@ -1,7 +1,7 @@
 """What people listen to: a blinded A/B pack (WAV pairs, a sheet to fill, a sealed key), and the
 player of the report's page.
 
-    write_pack(Path("build/release/listening"), heard, levels=["w8"], seed=0)
+    write_pack(Path("build/release/listening"), auditions, levels=["w8"], seed=0)
 
 In each pair one file is the fp32 reference and one a level, in an order that only the key knows;
 some pairs are the reference twice, so a listener who hears differences everywhere is found out. The
@@ -90,8 +90,8 @@ def chosen_clips(
     chosen: list[Utterance] = []
 
     def worth(clip: Utterance) -> tuple[float, int]:
-        heard = [other.voice for other in chosen].count(clip.voice)
-        return (heard, clip.frames) if chosen else (pesq[clip.id], 0)
+        same_voice = [other.voice for other in chosen].count(clip.voice)
+        return (same_voice, clip.frames) if chosen else (pesq[clip.id], 0)
 
     while left and len(chosen) < count:
         chosen.append(min(left, key=worth))
@@ -103,7 +103,7 @@ def sound_data(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[
     """A signal [600 F] in as few letters as lossless 16 bits take: FLAC as base64, of itself or of
     its difference to `reference`.
 
-    "difference": the player adds the reference's samples, and has the signal's own again.
+    "difference": the player adds the reference's samples and gets the signal's samples.
     """
     ways = [{"flac": _flac(_samples(signal)), "difference": False}]
     if reference is not None:
@@ -157,18 +157,18 @@ def player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str
         for clip, rendition in zip(sounds, renditions, strict=True):
             clip[name] = rendition
     clips = []
-    for heard, sound in zip(auditions, sounds, strict=True):
+    for one, sound in zip(auditions, sounds, strict=True):
         results = {
             level["method"]: clip
             for level in judged_levels(record)
             for clip in level["clips"]
-            if clip["id"] == heard.utterance.id
+            if clip["id"] == one.utterance.id
         }
         clips.append(
             {
-                "id": heard.utterance.id,
-                "voice": heard.utterance.voice,
-                "text": heard.utterance.text,
+                "id": one.utterance.id,
+                "voice": one.utterance.voice,
+                "text": one.utterance.text,
                 "sounds": sound,
                 "figures": {
                     name: clip["figures"] for name, clip in results.items() if name in sound
@@ -201,14 +201,14 @@ README = """Blinded listening pack
 """
 
 
-def pairs(heard: Sequence[Audition], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
+def pairs(auditions: Sequence[Audition], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
     """Every clip against every level, and each clip once against itself, shuffled; A and B drawn by
     the seed.
     """
     # A clip against itself finds the listener who hears a difference everywhere.
     drawn = random.Random(seed)
     listed = []
-    for clip in heard:
+    for clip in auditions:
         for level in (*levels, REFERENCE):
             sides = [REFERENCE, level]
             drawn.shuffle(sides)
@@ -224,8 +224,8 @@ def _sheet(numbers: Sequence[str]) -> str:
 
 
 def pack_of_ours(folder: Path) -> str | None:
-    """Why a folder is not a pack that nobody has filled in yet, or None: for
-    core.staging.staged.
+    """Return why a folder is no listening pack with an empty sheet, or None. core.staging.staged
+    calls it.
     """
     numbers = sorted(
         {path.name[:-6] for path in folder.glob("*-[AB].wav")},
@@ -247,12 +247,14 @@ def pack_of_ours(folder: Path) -> str | None:
     )
 
 
-def write_pack(folder: Path, heard: Sequence[Audition], levels: Sequence[str], seed: int) -> int:
+def write_pack(
+    folder: Path, auditions: Sequence[Audition], levels: Sequence[str], seed: int
+) -> int:
     """Write the pack by rename; returns the number of pairs."""
     import soundfile
 
-    chosen = pairs(heard, levels, seed)
-    signals = {clip.utterance.id: clip.signals for clip in heard}
+    chosen = pairs(auditions, levels, seed)
+    signals = {clip.utterance.id: clip.signals for clip in auditions}
     key = json.dumps({"seed": seed, "pairs": chosen}, indent=1).encode()
     with staged(folder, pack_of_ours) as aside:
         aside.mkdir()

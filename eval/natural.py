@@ -48,12 +48,6 @@ METRICS_CODE = Path(__file__).parent / "metrics"
 LISTENERS = ("pesq", "pocketsphinx", "resemblyzer", "speechmos", "distillmos", "xls-r-sqa")
 AGREE = 1e-6  # of the power of the reference: 60 dB
 PROBED, PROBED_VOWEL = 32, 8  # samples
-DIFFERS = {
-    "texts": "is of other texts",
-    "seed": "is of another seed",
-    "metrics": "was measured by other metrics' code",
-    "listeners": "was heard by other versions of the listening models",
-}
 
 Item = Mapping[str, np.ndarray]  # fields of one clip, [n] each
 
@@ -122,7 +116,7 @@ class Variations:
             item = read_npz(path)
             return (item, CACHED) if agree(item["probe"], probe) else None
         except (InputError, KeyError) as problem:
-            print(f"kept variation is not used: {problem}", file=sys.stderr)
+            print(f"the cached variation is not used: {problem}", file=sys.stderr)
             return None
 
     def keep(self, kind: str, clip: str, item: Item) -> None:
@@ -137,8 +131,8 @@ class Variations:
         judged = clip.split("-")[0] in SETS
         return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
-    def kept(self) -> dict[tuple[str, str], Item]:
-        """Every item that was measured here."""
+    def measured_items(self) -> dict[tuple[str, str], Item]:
+        """Every item that was measured here, by kind and clip."""
         paths = sorted(self.folder.glob("*/*.npz")) if self.folder else []
         return {(path.parent.name, path.stem): read_npz(path) for path in paths}
 
@@ -159,9 +153,9 @@ def _entry(stored: Path, key: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"no stored one is of this checkpoint (there is: {there})")
         entry: dict[str, Any] = fitting[0]
         name = f"the stored one of {entry['checkpoint']} ({entry['file']})"
-        for part, words in DIFFERS.items():
-            if entry["key"][part] != key[part]:
-                raise InputError(f"{name} {words}")
+        for part, value in key.items():
+            if entry["key"][part] != value:
+                raise InputError(f"{name} has another key for its {part}")
         if sha256_of(stored / entry["file"]) != entry["sha256"]:
             raise InputError(f"{name} is not the one that was written, its SHA-256 differs")
     return entry
@@ -248,7 +242,7 @@ def sound_probe(reference: np.ndarray, vowel: np.ndarray) -> np.ndarray:
 
 
 def prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarray:
-    """How a clip is read [33] float32: some values of its F0, and its frames."""
+    """Some values of a clip's F0 and its number of frames [33] float32."""
     places = np.linspace(0, len(f0_hz) - 1, PROBED).astype(int)
     return np.append(f0_hz[places], durations.sum()).astype(np.float32)
 

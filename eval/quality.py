@@ -12,10 +12,10 @@ fp32 model, sentence by sentence.
     # a level of vocoder or encoder before it is converted, in PyTorch
     python eval/quality.py --method w8a8 --runtime torch
 
-What is not there is made first, a package or a level's file; another runtime's file is named with
-its command; clips that were measured before are read from BUILD/release/cache, and an interrupted
-run goes on where it stopped. Exit 0: SHIP, whosever weights they are (`release` and `bundle` say
-whether they may be released). Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. A pipe's last
+A package or a level's file that is missing is made first; for another runtime's file the command is
+named. Clips that were measured before are read from BUILD/release/cache, and an interrupted run
+goes on where it stopped. Exit 0: SHIP, of any checkpoint (`release` and `bundle` say whether it may
+be released). Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. A pipe's last
 line is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says
 what is measured and why.
 """
@@ -96,8 +96,8 @@ def check_level(options: QualityOptions) -> None:
 def prepared(
     options: QualityOptions, checkpoint: "Checkpoint"
 ) -> "tuple[str, Callable[[JudgeContext], Level]]":
-    """The stem of the file of figures, and what judges the level; packages are built here or by
-    that.
+    """Return the stem of the file of figures, and the function that judges the level. One of the
+    two builds the packages.
     """
     from kokoro_ane.eval.levels import (
         judged_encoder,

@@ -5,8 +5,8 @@ encoder and product differ in these two and in their natural variation, and in n
     comparison = COMPARISONS[VOCODER](reference)
     comparison.figures(clip, subject.render(clip)), comparison.natural(clip).figures
 
-A subject renders a clip; a comparison has the figures of a rendition, and the natural variation:
-the same figures of the fp32 model where nobody could call it wrong (other noise seeds,
+A subject renders a clip. A comparison measures a rendition, and the natural variation: the same
+figures of renditions by the fp32 model that are as right as the reference (other noise seeds,
 neighbouring style rows).
 """
 
@@ -41,9 +41,9 @@ from kokoro_ane.quantize.speech import vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
 
 ROW_STEPS = (1, -1)  # phonemes: the neighbouring style rows
-# of a product, compared with the fp32 vocoder on the product's own features
-OWN = ("pesq",)
-# compared with the fp32 chain, in time with it, and in units of the variation
+# metrics of a product: against the fp32 vocoder on the product's features
+VOCODER_ALONE = ("pesq",)
+# against the fp32 chain, retimed to it, in units of the natural variation
 SCALED = (
     "mcd_db",
     "lsd_db",
@@ -52,7 +52,7 @@ SCALED = (
     "words_changed",
     "speaker_distance",
 )
-# compared with the fp32 chain, in time with it
+# against the fp32 chain, retimed to it
 HEARD = (*SCALED, "level_db", "word_errors_added", "dnsmos_loss", "distillmos_loss")
 
 
@@ -82,7 +82,7 @@ class Subject(Protocol):
     """What is judged: executed packages, or a model with a known error."""
 
     def render(self, clip: Utterance) -> Rendition:
-        """Return the clip as the subject says it."""
+        """Return what the subject makes of the clip."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +212,7 @@ class Comparison(ABC):
 
     @abstractmethod
     def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
-        """Yield figures of the fp32 model as it could as well have spoken."""
+        """Yield the figures of the fp32 model's renditions that are as right as the reference."""
 
     def natural(self, clip: Utterance) -> Natural:
         """The natural variation, stored or measured."""
@@ -267,7 +267,7 @@ class VocoderComparison(Comparison):
         return (measure(trial, self.only) for trial in self.reference.of(clip).seed_trials())
 
     def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
-        """What other seeds allow, too."""
+        """Add what other seeds allow at each place."""
         allowed = self.reference.of(clip).baseline.allowance.plain()
         return super().items(clip, {**figures, **allowed})
 
@@ -301,11 +301,11 @@ class EncoderComparison(Comparison):
             yield self.figures(clip, rendition)
 
     def probe(self, clip: Utterance) -> np.ndarray:
-        """Of the fp32 prosody."""
+        """Samples of the fp32 prosody."""
         return prosody_probe(clip.durations, clip.f0_hz)
 
     def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
-        """Nothing is heard."""
+        """Prosody has no sound that listening models could hear."""
         return {ENCODER: figures}
 
 
@@ -326,12 +326,12 @@ class ProductComparison(Comparison):
         """How the vocoder rendered its features, how far the whole is from the fp32 chain, and the
         durations.
         """
-        names, durations = self.only or (*OWN, *HEARD, *DURATIONS), rendition.durations
+        names, durations = self.only or (*VOCODER_ALONE, *HEARD, *DURATIONS), rendition.durations
         figures = measure(ProsodyTrial(clip, durations), names)
         # What the vocoder lost is measured on its own features: PESQ hears no other prosody there.
-        if any(name in names for name in OWN):
+        if any(name in names for name in VOCODER_ALONE):
             assert rendition.clock is not None
-            figures |= measure(Trial(rendition.clock, rendition.samples), OWN)
+            figures |= measure(Trial(rendition.clock, rendition.samples), VOCODER_ALONE)
         if heard := [name for name in names if name in HEARD]:
             renders = self.reference.of(clip)
             retimed = Retimed(

@@ -26,7 +26,7 @@ PAGE = Path(__file__).resolve().parent / "page"
 
 
 def page(record: Record, auditions: Sequence[Audition], product: Record | None = None) -> str:
-    """The whole page. `product` is report.product_of, where that can be said."""
+    """Return the whole page. `product`: of report.product_of, where it is known."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -85,7 +85,7 @@ def saved(level: Record, record: Record) -> str:
 
 
 def system_of(level: Record, product: Record | None) -> tuple[str, str]:
-    """Name the newer system of vocoder and encoder, and whose that is where it is not both's."""
+    """Return the newer system of vocoder and encoder, and which of the two needs it."""
     system, encoder = level["facts"]["minimum_ios"], product["encoder_ios"] if product else ""
     whose = "" if encoder else "the vocoder"
 

@@ -72,17 +72,13 @@ class JudgeContext:
     measured before.
     """
 
+    options: SessionOptions
     checkpoint: "Checkpoint"
-    source: str | None  # --checkpoint as given, for the build commands
-    build: Path
     reference: "Reference"
     store: "Store"
-    texts: str  # the set they are of: judged, or second
     clips: "tuple[Utterance, ...]"
     execution: "Execution"
-    claim: str
     may_build: bool
-    all_clips: bool
     workers: "Workers"
     progress: "Progress"
 
@@ -90,9 +86,8 @@ class JudgeContext:
         """Request packages of these levels, where this judgement looks for them."""
         from kokoro_ane.quantize.locator import Request
 
-        return Request(
-            self.checkpoint, self.build, method, layout, source=self.source, encoder=encoder
-        )
+        build, source = self.options.build, self.options.checkpoint
+        return Request(self.checkpoint, build, method, layout, source=source, encoder=encoder)
 
 
 @contextmanager
@@ -138,8 +133,7 @@ def session(
         # the clips too: their features' last bits hang on the number of threads
         stack.enter_context(shared_cores(options.workers))
         # 24 sentences leave a mean of 0.185 dB between 0.167 and 0.205; 48 decide
-        texts = options.set or BOTH
-        clips = tuple(judged_clips(checkpoint, texts, options.clips))
+        clips = tuple(judged_clips(checkpoint, options.set or BOTH, options.clips))
         # Nothing is read, and nothing is left behind: figures of this run alone.
         if options.fresh:
             cache, variations = stack.enter_context(scratch()), Variations()
@@ -149,17 +143,13 @@ def session(
         store = Store.open(cache, checkpoint, options.seed, variations.sha256)
         reference = Reference(checkpoint, options.seed, store.folder / "renders", variations)
         yield JudgeContext(
+            options=options,
             checkpoint=checkpoint,
-            source=options.checkpoint,
-            build=options.build,
             reference=reference,
             store=store,
-            texts=texts,
             clips=clips,
             execution=Execution(precision, package),
-            claim=options.claim,
             may_build=may_build,
-            all_clips=options.all_clips,
             workers=stack.enter_context(Workers(reference, options.workers)),
             progress=stack.enter_context(Progress()),
         )

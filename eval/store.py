@@ -8,9 +8,9 @@ judged is not judged again, an interrupted one goes on where it stopped.
     commit()  # 40 letters; "+" behind them where files differ, "none" without git
     withheld(checkpoint)  # why nothing may be released, or None
 
-One key names the folder: checkpoint, seed, sources and texts, lock file, libraries, threads. Below
-it a figure is known by the package's hash and its clip. Verdicts are not kept: they are made anew
-from figures each time.
+One key names the folder: checkpoint, seed, sources and texts, libraries, threads. In it the
+package's hash and the clip name a figure. Verdicts are not stored: they are made from the figures
+each time.
 """
 
 import subprocess

@@ -111,8 +111,8 @@ def by_urgency(level: Record, names: Sequence[str]) -> list[str]:
     urgency: dict[str, tuple[bool, float]] = {}
     for check in level["checks"]:
         name = metric_of(check)
-        own = check["state"] == BROKEN, used(check) or 0.0
-        urgency[name] = max(urgency.get(name, own), own)
+        of_gate = check["state"] == BROKEN, used(check) or 0.0
+        urgency[name] = max(urgency.get(name, of_gate), of_gate)
     ungated = False, -1.0
     return sorted(names, key=lambda name: urgency.get(name, ungated), reverse=True)
 

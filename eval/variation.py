@@ -5,10 +5,10 @@ repository holds it, and the command that measures and writes it.
     kokoro-ane variation --write       # half an hour of two cores; commit eval/data afterwards
     kokoro-ane variation --write --set judged --stages vocoder
 
-Without the hub's weights nobody can write theirs. Of every other checkpoint the judge measures, and
-keeps what it measured in the user's cache (eval/natural.py says what the key holds). What a run
-that was interrupted has measured is not measured again. Exit 0: stored, and of this checkpoint and
-this code. Exit 2: bad input. Exit 3: not stored. A pipe's last
+The variation of the hub's weights can be written only where they can be had. For every other
+checkpoint the judge measures it, and writes what it measured into the user's cache (eval/natural.py
+says what the key holds). What an interrupted run has measured is not measured again. Exit 0:
+stored, and of this checkpoint and this code. Exit 2: bad input. Exit 3: not stored. A pipe's last
 line is one JSON object.
 """
 
@@ -55,8 +55,8 @@ class VariationOptions(CommandOptions):
 def measure(
     checkpoint: "Checkpoint", texts: str, stages: Sequence[str], workers: int
 ) -> "Mapping[tuple[str, str], Item]":
-    """Measure what is missing of these stages and texts; every item of the judged sets that was
-    measured, then or before, by kind and clip.
+    """Measure what is missing of these stages and texts. Returns every item that was measured, now
+    or before, by kind and clip.
     """
     from kokoro_ane.eval.execution import Workers, shared_cores
     from kokoro_ane.eval.levels import fitting
@@ -66,7 +66,7 @@ def measure(
 
     variations = Variations(folder=Variations.of(checkpoint, SEED).folder)
     with shared_cores(workers):
-        kept, whole = variations.kept(), judged_clips(checkpoint, texts)
+        measured, whole = variations.measured_items(), judged_clips(checkpoint, texts)
         # as packages take them, the padded ones first, then as files of any length do
         every = dict.fromkeys(
             (stage, clip)
@@ -74,11 +74,11 @@ def measure(
             for stage in stages
             for clip in fitting(whole, stage, longest)
         )
-        missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in kept]
+        missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in measured]
         with Workers(Reference(checkpoint, SEED, None, variations), workers) as pool:
             for count, _ in enumerate(pool.natural(missing), 1):
                 print(f"{count} of {len(missing)} clips", file=sys.stderr)
-    return variations.kept()
+    return variations.measured_items()
 
 
 @command

@@ -109,10 +109,10 @@ def in_file(folder):
     ("change", "words"),
     [
         (in_key("checkpoint"), "no stored one is of this checkpoint (there is: demo)"),
-        (in_key("texts"), "(demo.npz) is of other texts"),
-        (in_key("seed"), "(demo.npz) is of another seed"),
-        (in_key("metrics"), "(demo.npz) was measured by other metrics' code"),
-        (in_key("listeners"), "other versions of the listening models"),
+        (in_key("texts"), "(demo.npz) has another key for its texts"),
+        (in_key("seed"), "(demo.npz) has another key for its seed"),
+        (in_key("metrics"), "(demo.npz) has another key for its metrics"),
+        (in_key("listeners"), "another key for its listeners"),
         (in_file, "(demo.npz) is not the one that was written"),
         (lambda folder: (folder / INDEX).write_text("{"), "index.json is not JSON"),
     ],
@@ -161,7 +161,7 @@ def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monke
     (path,) = (tmp_path / "cache").rglob("judged-00.npz")
     path.write_bytes(path.read_bytes()[:-30])
     assert variations.find(VOCODER, "judged-00", PROBE) is None
-    assert "kept variation is not used" in capsys.readouterr().err
+    assert "cached variation is not used" in capsys.readouterr().err
 
 
 def noisy(reference, inputs):

@@ -48,7 +48,8 @@ class Bench:
         self.results = {result.id: result for result in results}
         self.kept = {}
         self.store = SimpleNamespace(find=self.kept.get, keep=self.keep)
-        self.execution, self.clips, self.all_clips = Execution("declared"), CLIPS, all_clips
+        self.execution, self.clips = Execution("declared"), CLIPS
+        self.options = SimpleNamespace(all_clips=all_clips)
         self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
         self.workers, self.count = self, 2
 
