@@ -22,12 +22,12 @@ LONGEST_SUM = 384
 
 
 class WrittenOut(Layer):
-    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops
+    """ALBERT's layer with its GELU written out: ExecuTorch lowers `gelu` to XNNPACK without its
     approximate="tanh" (35 dB).
     """
 
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
-        """As Layer."""
+        """The layer's output for x [B, T, width]."""
         x = self.attention(x, excluded)
         wide = self.ffn(x)
         curve = 0.5 * wide * (1 + torch.tanh(GELU_SLOPE * (wide + GELU_CUBE * wide * wide * wide)))
@@ -47,8 +47,8 @@ def plain(function: nn.Module) -> nn.Module:
 
 
 def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one
-    after the other: what such a sum missed is found by a second one, of values around 0.
+    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1]. Some kernels add S values one after
+    another; a second sum, of values around 0, corrects the rounding error of the first.
     """
     coarse = x.mean(dim=3, keepdim=True)
     rest = (x - coarse).mean(dim=3, keepdim=True)
@@ -70,13 +70,13 @@ class CenteredNorm(AdaIN1d):
 
 
 class PartedConv(nn.Module):
-    """A convolution in parts of its input's channels, for kernels that add one product after
-    another: in float32 so long a sum loses 14 dB of real Kokoro's waveform, a sum of short ones 6.
+    """A convolution in groups of its input's channels, for kernels that add one product after
+    another: in float32 so long a sum loses 14 dB of real Kokoro's waveform, a sum of short sums 6.
     """
 
     def __init__(self, conv: Conv, channels: int) -> None:
         super().__init__()
-        self.channels, self.how = channels, (conv.stride, conv.padding, conv.dilation)
+        self.channels, self.geometry = channels, (conv.stride, conv.padding, conv.dilation)
         self.weights = nn.ParameterList(
             part.clone() for part in conv.weight.detach().split(channels, dim=1)
         )
@@ -84,21 +84,21 @@ class PartedConv(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The first part, for those who ask for its type."""
+        """The first part, whose dtype is every part's."""
         return self.weights[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the convolution: [1, C, 1, S]."""
+        """The convolution's result, [1, out, 1, S]."""
         parts = x.split(self.channels, dim=1)
         # partial sums are added as tensors, so each kernel adds few products
-        y = F.conv2d(parts[0], self.weights[0], self.bias, *self.how)
+        y = F.conv2d(parts[0], self.weights[0], self.bias, *self.geometry)
         for part, weight in zip(parts[1:], list(self.weights)[1:], strict=True):
-            y = y + F.conv2d(part, weight, None, *self.how)
+            y = y + F.conv2d(part, weight, None, *self.geometry)
         return y
 
 
 def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
-    """Replace every convolution that sums more than so many products."""
+    """Replace every convolution that adds more than `longest` products."""
     long = [
         (path, module)
         for path, module in vocoder.named_modules()
@@ -110,7 +110,7 @@ def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
 
 
 class PlainVocoder(nn.Module):
-    """What is exported where the fused graph is not taken. `vocoder` is changed in place."""
+    """The vocoder for runtimes that cannot take the fused graph. `vocoder` is changed in place."""
 
     def __init__(self, vocoder: nn.Module, hidden_dim: int) -> None:
         super().__init__()
@@ -121,7 +121,9 @@ class PlainVocoder(nn.Module):
         in_parts(self.vocoder)
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """As runtimes.exported.PortableVocoder."""
+        """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1,
+        600F].
+        """
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         waveform: Tensor = self.vocoder(asr, f0, energy, style, spectrum)
         return waveform

@@ -21,8 +21,13 @@ from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, begin
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.coreml import units_for
-from kokoro_ane.runtimes.onnx.onnx_file import OnnxProgram
-from kokoro_ane.runtimes.registry import check_runtime, default_runtime, open_runtime
+from kokoro_ane.runtimes.registry import (
+    RUNTIMES,
+    check_runtime,
+    default_runtime,
+    module_of,
+    open_runtime,
+)
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
@@ -84,9 +89,14 @@ def needs(package):
 LIBRARIES = {
     "onnx": ("onnxruntime", "ONNX opset 99"),
     "tvm": ("tvm", "TVM 0.26.0, x86-64-v3"),
-    "executorch": ("executorch", ""),
+    "executorch": ("executorch", "ExecuTorch 1.4, XNNPACK"),
 }
-FILES = [pytest.param("onnx", marks=needs("onnxruntime")), pytest.param("tvm", marks=needs("tvm"))]
+# a build for ExecuTorch takes minutes
+SLOW = {"executorch": [pytest.mark.slow]}
+FILES = [
+    pytest.param(runtime, marks=[needs(library), *SLOW.get(runtime, [])])
+    for runtime, (library, _) in LIBRARIES.items()
+]
 
 
 @pytest.mark.parametrize("runtime", FILES)
@@ -189,9 +199,11 @@ def test_a_voice_that_only_pytorch_reads_is_one_line(tiny_checkpoint, build, tmp
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unreadable_file_is_one_line(tmp_path):
-    (tmp_path / "x.onnx").write_bytes(b"not a graph")
-    refused(r"x\.onnx is not read by ONNX Runtime", OnnxProgram, tmp_path / "x.onnx", ("waveform",))
+@pytest.mark.parametrize("runtime", FILES)
+def test_an_unreadable_file_is_one_line(runtime, tmp_path):
+    module, path = module_of(runtime).module, tmp_path / "x"
+    path.write_bytes(b"no program")
+    refused(f"x is not read by {RUNTIMES[runtime].title}", module.open_file, path, (), ())
 
 
 def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint, tmp_path, monkeypatch):
