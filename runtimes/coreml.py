@@ -6,7 +6,6 @@ nothing of this project was run on a Mac.
 """
 
 import shutil
-import subprocess
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from kokoro_ane.runtimes.registry import Opened
 from kokoro_ane.vocoder.render import VocoderPackage, open_package
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram.dtypes import BY_NAME
+from mlprogram.examine.device import chip
 from mlprogram.interface import TensorSpec
 from mlprogram.program import Program
 
@@ -49,12 +49,6 @@ def load(path: Path, function: str, units: str) -> Predict:
     # the copy goes with its last user, at the latest when the process ends
     weakref.finalize(predict, stack.close)
     return predict
-
-
-def chip() -> str:
-    """The processor's name in macOS, such as "Apple M4 Pro"."""
-    command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def units_for(declared: Mapping[str, str], brand: str) -> str:

@@ -283,13 +283,13 @@ def check_names(name: str, method: str, layout: str) -> None:
                 f"unknown {what} {value!r}{hint} There are: {', '.join(filter(None, names))}"
             )
     runtime = RUNTIMES[name]
-    if method and method not in runtime.levels:
-        raise InputError(
-            f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)};"
-            " use --runtime mlprogram"
-        )
-    if layout and layout not in runtime.layouts:
-        raise InputError(
-            f"{LAYOUT_FLAGS.get(layout) or f'--layout {layout}'} is a package: {runtime.title} has"
-            f" only {', '.join(runtime.layouts)}; use --runtime mlprogram"
-        )
+    layout_flag = LAYOUT_FLAGS.get(layout) or f"--layout {layout}"
+    for flag, value, names in (
+        (f"--method {method}", method, runtime.levels),
+        (layout_flag, layout, runtime.layouts),
+    ):
+        if value and value not in names:
+            raise InputError(
+                f"{flag} is a package: {runtime.title} has only {', '.join(names)}; use --runtime"
+                " mlprogram"
+            )

@@ -1,7 +1,7 @@
 """Encoder and vocoder in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU,
 norms and long sums written out.
 
-    graph = PlainVocoder(baked(vocoder), hidden_dim)  # features, style -> waveform
+    network = plain_vocoder(baked(vocoder))
 """
 
 import math
@@ -10,11 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import PackedLayout
 from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
 from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.lstm import without_lstm
-from kokoro_ane.vocoder.decoder import unpack
 
 GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 # products of one convolution that are added one after another
@@ -109,21 +107,10 @@ def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
             replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
 
 
-class PlainVocoder(nn.Module):
-    """The vocoder for runtimes that cannot take the fused graph. `vocoder` is changed in place."""
-
-    def __init__(self, vocoder: nn.Module, hidden_dim: int) -> None:
-        super().__init__()
-        self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, vocoder
-        for module in self.vocoder.modules():
-            if isinstance(module, AdaIN1d):
-                module.__class__ = CenteredNorm
-        in_parts(self.vocoder)
-
-    def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1,
-        600F].
-        """
-        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
-        waveform: Tensor = self.vocoder(asr, f0, energy, style, spectrum)
-        return waveform
+def plain_vocoder(vocoder: nn.Module) -> nn.Module:
+    """The vocoder itself, changed in place: norms and long convolutions are written out."""
+    for module in vocoder.modules():
+        if isinstance(module, AdaIN1d):
+            module.__class__ = CenteredNorm
+    in_parts(vocoder)
+    return vocoder

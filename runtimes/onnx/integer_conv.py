@@ -2,7 +2,7 @@
 ConvInteger, DequantizeLinear.
 
     conv = IntegerConv(prepared, form, size=1.0, place=place)
-    replace_module(portable.eager, "generator.resblocks.3.convs1.0.conv", conv)
+    replace_module(eager, "generator.resblocks.3.convs1.0.conv", conv)
 
 It renders what vocoder/scaled_conv.py's convolution renders of rounded values: inputs divided by
 their envelope, of one int8 step a channel (balance, Snake's alpha and the range in one number);
@@ -54,11 +54,10 @@ class Product(torch.autograd.Function):
         weight: Tensor,
         middle: Tensor,
         steps: Tensor,
-        stride: int,
-        padding: int,
-        dilation: int,
+        geometry: tuple[int, int, int],
     ) -> Tensor:
         """In PyTorch."""
+        stride, padding, dilation = geometry
         # float64 holds every sum of int8 products exactly
         whole = F.conv2d(
             x.double(), weight.double() - middle, None, (1, stride), (0, padding), (1, dilation)
@@ -72,11 +71,10 @@ class Product(torch.autograd.Function):
         weight: Any,
         middle: Any,
         steps: Any,
-        stride: int,
-        padding: int,
-        dilation: int,
+        geometry: tuple[int, int, int],
     ) -> Any:
         """In ONNX."""
+        stride, padding, dilation = geometry
         zero = g.op("Constant", value_t=torch.zeros((), dtype=torch.int8))
         places = {
             "pads_i": [0, padding, 0, padding],
@@ -123,11 +121,8 @@ class IntegerConv(nn.Module):
         self.register_buffer(
             "bias", None if conv.bias is None or place.centred else conv.bias.detach() * place.outer
         )
-        self.stride, self.padding, self.dilation = (
-            int(conv.stride[1]),
-            int(conv.padding[1]),
-            int(conv.dilation[1]),
-        )
+        # stride, padding and dilation along time
+        self.geometry = int(conv.stride[1]), int(conv.padding[1]), int(conv.dilation[1])
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, 1, S] -> [1, out, 1, S / stride]."""
@@ -139,9 +134,7 @@ class IntegerConv(nn.Module):
             self.weight,
             self.middle,
             self.output_steps,
-            self.stride,
-            self.padding,
-            self.dilation,
+            self.geometry,
         )
         y = y if level is None else y * level
         if self.taps is not None:

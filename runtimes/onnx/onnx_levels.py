@@ -39,7 +39,7 @@ from kokoro_ane.quantize.methods import IntegerWeights, Method
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, store
 from kokoro_ane.quantize.streaming_level import attach_level
-from kokoro_ane.runtimes.exported import PortableVocoder, exported
+from kokoro_ane.runtimes.exported import exported, styled
 from kokoro_ane.runtimes.files import render
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv
 from kokoro_ane.runtimes.onnx.onnx_file import (
@@ -88,18 +88,18 @@ def integer_conv(conv: Conv, level: Level, place: Place) -> IntegerConv:
     return IntegerConv(conv, form, level.range_of(place.path), place)
 
 
-def with_integers(prepared: Vocoder, level: Level, hidden_dim: int) -> PortableVocoder:
-    """The prepared vocoder's graph with the level's integers; convolutions with int8 inputs are
-    products of integers.
+def with_integers(prepared: Vocoder, level: Level) -> EagerVocoder:
+    """The prepared vocoder's eager network with the level's integers; convolutions with int8 inputs
+    are products of integers.
     """
-    portable = PortableVocoder(prepared, hidden_dim)
-    for name, place in places(portable.eager).items():
+    eager = styled(prepared)
+    for name, place in places(eager).items():
         if place.path in level.ranges:
             conv = prepared.get_submodule(place.path)
             assert isinstance(conv, Conv), place.path
-            replace_module(portable.eager, name, integer_conv(conv, level, place))
-    attach_to_eager(portable.eager, prepared, level)
-    return portable
+            replace_module(eager, name, integer_conv(conv, level, place))
+    attach_to_eager(eager, prepared, level)
+    return eager
 
 
 class Divided(StoredWeight):
@@ -209,8 +209,7 @@ def write_level(level: Level, checkpoint: Checkpoint, layout: str, path: Path) -
         stage = integer_functions(OnnxStreamingStage.of(checkpoint, prepared), level)
         write_together({name: stage.function(name) for name in SIGNATURES}, path)
     else:
-        vocoder = with_integers(prepared, level, checkpoint.config.hidden_dim)
-        write(exported(vocoder, checkpoint.config), path)
+        write(exported(with_integers(prepared, level), checkpoint.config), path)
 
 
 def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:

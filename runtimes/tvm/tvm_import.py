@@ -156,7 +156,7 @@ class Converters:
         """x + y z, which is Snake where y and z are sin(x)."""
         x, y, z = node.args
         u = importer.env[x]
-        if y is z and name_of(y) == "sin.default" and y.args[0] is x:
+        if y is z and y.target is torch.ops.aten.sin.default and y.args[0] is x:
             return importer.block_builder.emit_te(kernels.snake, u)
         product = relax.op.multiply(importer.env[y], importer.env[z])
         return importer.block_builder.emit(relax.op.add(u, product))
@@ -176,7 +176,7 @@ class Converters:
     def matmul(self, node: Any, importer: Any) -> Any:
         """The same with a buffer [inner, out]; of two values that grow it is TVM's."""
         x, weight = node.args
-        if name_of(weight) or weight.name not in self.weights:
+        if weight.name not in self.weights:
             return importer._binary_op(relax.op.matmul, operator.matmul)(node)
         return self.multiplied(importer, importer.env[x], self.weights[weight.name].t(), None)
 
@@ -215,11 +215,6 @@ def cut(x: Any, axis: int, begin: Any, end: Any, stride: int = 1) -> Any:
 def with_defaults(node: Any, *defaults: Any) -> list[Any]:
     """The arguments of a product with a weight, bias and all."""
     return [*node.args, *defaults[len(node.args) - 2 :]]
-
-
-def name_of(node: Any) -> str:
-    """What a node calls, "" for an input."""
-    return str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
 
 
 def constant(values: torch.Tensor) -> Any:

@@ -152,8 +152,6 @@ def recurrence(hidden: int) -> Any:
     hidden].
     """
     gates = 4 * hidden
-    # read by the parser as a function of one value
-    sigmoid = lambda x: T.float32(1) / (T.float32(1) + T.exp(-x))  # noqa: E731
 
     @T.prim_func
     def steps(
@@ -176,10 +174,10 @@ def recurrence(hidden: int) -> Any:
                 for g in range(gates):
                     gate[g] += onward[h, g] * state[h]
             for h in range(hidden):
-                cell[h] = sigmoid(gate[hidden + h]) * cell[h] + sigmoid(gate[h]) * T.tanh(
+                cell[h] = T.sigmoid(gate[hidden + h]) * cell[h] + T.sigmoid(gate[h]) * T.tanh(
                     gate[2 * hidden + h]
                 )
-                state[h] = sigmoid(gate[3 * hidden + h]) * T.tanh(cell[h])
+                state[h] = T.sigmoid(gate[3 * hidden + h]) * T.tanh(cell[h])
                 y[t, h] = state[h]
 
     return steps
