@@ -53,7 +53,7 @@ def judged_packages(
     another.
     """
     from kokoro_ane.eval.report_figures import judged_levels
-    from kokoro_ane.quantize.locator import find_package, parse_level
+    from kokoro_ane.quantize.locator import Request, parse_level
     from kokoro_ane.vocoder.render import open_package
 
     decided = record["provenance"]["checkpoint_sha256"]
@@ -65,7 +65,8 @@ def judged_packages(
         raise InputError(f"{message}: give --checkpoint, or run `kokoro-ane release` again")
     packages: dict[str, Callable[[], Any]] = {}
     for level in judged_levels(record):
-        manifest = find_package(build, checkpoint, *parse_level(level["method"]))
+        method, layout = parse_level(level["method"])
+        manifest = Request(checkpoint, build, method.name, layout).verified()
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
             raise InputError(
                 f"{manifest.package} has changed since the decision: run `kokoro-ane release` again"

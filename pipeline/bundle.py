@@ -39,7 +39,7 @@ from kokoro_ane.runtimes.registry import (
     RUNTIMES,
     build_missing,
     check_runtime,
-    completed,
+    resolve,
 )
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def bundle(options: BundleOptions) -> Bundle:
     dialects = None if options.dialects is None else dialects_of(options.dialects)
     without = domains_of(options)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
-    request = completed(
+    request = resolve(
         options.runtime,
         Request(checkpoint, options.build, method, layout, "", options.checkpoint, encoder),
     )

@@ -24,7 +24,7 @@ from kokoro_ane.core.commands import (
     print_table,
 )
 from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, command
-from kokoro_ane.runtimes.registry import PACKAGE, check_runtime, level_for
+from kokoro_ane.runtimes.registry import PACKAGE, check_runtime
 
 if TYPE_CHECKING:
     from kokoro_ane.core.manifest import Manifest
@@ -120,7 +120,7 @@ def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(DelegateOptions, "kokoro_ane.pipeline.delegate", __doc__, argv)
-    check_runtime(RUNTIME, level_for(RUNTIME, ""))
+    check_runtime(RUNTIME)
     from kokoro_ane.core.staging import bytes_of, check_implied, check_output, staged
     from kokoro_ane.pipeline.bundle_files import verify_bundle
     from kokoro_ane.runtimes.executorch.delegate_file import BACKEND, write

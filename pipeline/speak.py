@@ -120,7 +120,7 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     from kokoro_ane.g2p.alphabet import dialect_of
     from kokoro_ane.pipeline.audio import SUFFIXES, check_loudness
     from kokoro_ane.pipeline.resume import not_a_resume_state, parts_of
-    from kokoro_ane.runtimes.registry import check_runtime, default_runtime, level_for
+    from kokoro_ane.runtimes.registry import check_runtime, default_runtime
 
     out, timestamps = options.out, options.timestamps
     stream, runtime = options.stream, options.runtime
@@ -144,7 +144,7 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     # names are checked before anything is opened; a default is chosen later, by what is built
     if runtime or options.method:
         runtime = runtime or default_runtime()
-        check_runtime(runtime, level_for(runtime, options.method), layout=options.layout)
+        check_runtime(runtime, options.method, layout=options.layout)
     check_speed(options.speed)
     return replace(
         options,
@@ -166,27 +166,20 @@ def opened_models(
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import there
     from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import (
-        RUNTIMES,
-        completed,
-        default_runtime,
-        level_for,
-        named,
-        open_runtime,
-    )
+    from kokoro_ane.runtimes.registry import RUNTIMES, default_runtime, open_runtime, resolve
 
     checkpoint, name = open_checkpoint(source), runtime or default_runtime()
-    request = completed(name, Request(checkpoint, build, method, layout))
-    files = named(name, request)
+    request = resolve(name, Request(checkpoint, build, method, layout))
     # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
     may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
-    if may_choose and not there(files.vocoder):
+    if may_choose and not there(request.vocoder):
         print(
-            f"{files.vocoder} is not built: PyTorch speaks;"
-            f" `{files.command(files.vocoder)}` builds it",
+            f"{request.vocoder} is not built: PyTorch speaks;"
+            f" `{request.command(request.vocoder)}` builds it",
             file=sys.stderr,
         )
-        name, request = WITHOUT_FILES, replace(request, method=level_for(WITHOUT_FILES, ""))
+        name = WITHOUT_FILES
+        request = resolve(name, replace(request, method=""))
     return checkpoint, name, request, open_runtime(name, request)
 
 

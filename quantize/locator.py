@@ -1,13 +1,12 @@
-"""Where the packages and files of a chain stand, and what builds those that are missing. Every
-command asks here.
+"""The places of a chain's packages and files, and the options that build those that are missing.
 
-    request = Request(checkpoint, Path("build"), method="w8a8", layout="padded")
-    # manifests; InputError names the command for a missing one
-    encoders, vocoder = request.paths()
-    # the vocoder's, its package's hash verified
-    manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])
-    # after building it and its parent where they are missing
-    manifest = built(request, build_package)
+request = Request(checkpoint, Path("build"), method="w8a8", layout="padded")
+# manifests; InputError names the command for a missing one
+encoders, vocoder = request.paths()
+# the vocoder's manifest, with its package's hash verified
+manifest = request.verified()
+# the same, after building it and its parent where they are missing
+manifest = built(request, build_package)
 """
 
 import sys
@@ -35,22 +34,23 @@ from kokoro_ane.vocoder.streaming.norm_statistics import fit_command, statistics
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
 
-FLOAT, HALF = CONVERTED[::-1]  # the level of exported files; what levels are made from
-# builds what the options say: a caller above this room hands it in (pipeline/package_builds.py)
+# the level of exported files; the level that others are made from
+FLOAT, HALF = CONVERTED[::-1]
+# a function that builds what the options say; callers pass it (pipeline/package_builds.py)
 Build = Callable[[BuildOptions | QuantizeOptions], object]
 ENCODER_PARTS = {name: ENCODER_NAME + name.capitalize() for name in (DURATION, PROSODY)}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be opened or built: packages of `checkpoint` in the folder `build`, the vocoder's
-    at one level and layout.
+    """The packages to open or build: those of `checkpoint` in the folder `build`, the vocoder's at
+    one level and layout.
 
-    method: the vocoder's level; "" is the runtime's only one.
-    layout: of the vocoder; "" is the default one.
-    files: the runtime whose files are meant; "" means packages.
-    source: the checkpoint as --checkpoint named it, where that is known.
-    encoder: the encoder's level; "" is the one that goes with `method`.
+    method: the vocoder's level; "" is the runtime's default.
+    layout: the vocoder's layout; "" is the default one.
+    files: the runtime whose files are meant; "" means Core ML packages.
+    source: the value of --checkpoint, where it is known.
+    encoder: the encoder's level; "" is the one that belongs to `method`.
     """
 
     checkpoint: "Checkpoint"
@@ -121,7 +121,7 @@ class Request:
         )
 
     def command(self, path: Path) -> str:
-        """The command that builds it, for the user to type."""
+        """The command that builds the package or file of that manifest."""
         return self.options(path).command
 
     def manifest(self, path: Path, hint: str = "") -> Manifest:
@@ -141,7 +141,9 @@ class Request:
         return manifest
 
     def verified(self) -> Manifest:
-        """The vocoder's manifest, with its package's hash verified."""
+        """The vocoder's manifest, with its package's hash verified. Raises InputError as `manifest`
+        does, and for a package that differs from its manifest.
+        """
         manifest = self.manifest(self.vocoder)
         manifest.verify()
         return manifest
@@ -167,8 +169,9 @@ def parse_level(name: str, layout: str = DEFAULT_LAYOUT) -> tuple[Method, str]:
 
 
 def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS) -> str:
-    """The layout where none is named. Where the checkpoint, or a runtime or target of these
-    layouts, cannot have the default one it is the padded one, and a line on stderr says why.
+    """The layout of a request that names none: the default one, or the padded one where the
+    checkpoint, or a runtime or target with these layouts, cannot have it. A line on stderr says
+    why.
     """
     if DEFAULT_LAYOUT not in layouts:
         why = f"this runtime or target has no {DEFAULT_LAYOUT} layout"
@@ -185,13 +188,6 @@ def options_for(method: Method, layout: str) -> BuildOptions | QuantizeOptions:
     if method.parent:
         return QuantizeOptions(method.name, layout=layout)
     return BuildOptions("vocoder", layout=layout)
-
-
-def find_package(build: Path, checkpoint: "Checkpoint", method: Method, layout: str) -> Manifest:
-    """The vocoder's manifest, with its package's hash verified. Raises InputError as
-    Request.manifest does, and for a package that differs from its manifest.
-    """
-    return Request(checkpoint, build, method.name, layout).verified()
 
 
 def built(request: Request, build: Build) -> Manifest:

@@ -25,7 +25,7 @@ from kokoro_ane.core.commands import (
     print_table,
 )
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
-from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, RECIPES_OF, SIZE, STARTS
+from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, RECIPES_OF, SIZE, STARTS
 
 DEFAULT_INT8_MACS = 0.9
 MOST_SENSITIVE = 8  # rows of the table
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import check_implied, check_output
-    from kokoro_ane.quantize.locator import default_layout, find_package
+    from kokoro_ane.quantize.locator import HALF, Request, default_layout
     from kokoro_ane.quantize.recipe import OURS, Recipe, recipe_path
 
     recipe_file = arguments.recipe
@@ -86,7 +86,8 @@ def main(argv: list[str] | None = None) -> int:
     folder = arguments.build / "sensitivity"
     check_implied(folder / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
-    parent = find_package(arguments.build, checkpoint, METHODS["fp16"], default_layout(checkpoint))
+    request = Request(checkpoint, arguments.build, HALF, default_layout(checkpoint))
+    parent = request.verified()
     # after the cheap checks, because these imports take seconds
     with quiet_coremltools():
         from kokoro_ane.quantize.measure import LayerTrials, measured

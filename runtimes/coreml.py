@@ -6,7 +6,6 @@ nothing of this project was run on a Mac.
 """
 
 import shutil
-import subprocess
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from kokoro_ane.runtimes.registry import Opened
 from kokoro_ane.vocoder.render import VocoderPackage, open_package
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram.dtypes import BY_NAME
+from mlprogram.examine.device import chip
 from mlprogram.interface import TensorSpec
 from mlprogram.program import Program
 
@@ -31,8 +31,8 @@ Predict = Callable[[dict[str, np.ndarray]], Mapping[str, Any]]
 
 
 def load(path: Path, function: str, units: str) -> Predict:
-    """Core ML's own predict. Opens a copy: coremltools rewrites the Manifest.json of a package it
-    opens, and the hash would break.
+    """Open a package in Core ML and return its predict. A copy is opened: coremltools rewrites the
+    Manifest.json of a package that it opens, which would change its hash.
     """
     import coremltools as ct
 
@@ -51,14 +51,8 @@ def load(path: Path, function: str, units: str) -> Predict:
     return predict
 
 
-def chip() -> str:
-    """What macOS calls the processor: "Apple M4 Pro"."""
-    command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def units_for(declared: Mapping[str, str], brand: str) -> str:
-    """The compute units a manifest declares for a chip, its default elsewhere: {"default":
+    """The compute units that a manifest declares for a chip, or its default. Example: {"default":
     "CPU_AND_GPU", "M5": "CPU_ONLY"}.
     """
     return next(
@@ -97,8 +91,8 @@ class CoreMLProgram:
 
 
 def open_chain(request: Request) -> Opened:
-    """See runtimes.registry: the encoder where its manifest says, the vocoder on the Neural Engine
-    where that can take it.
+    """See runtimes.registry. The encoder runs on the compute units of its manifest, the vocoder on
+    the Neural Engine where that can take it.
     """
     return open_manifests(*request.paths())
 

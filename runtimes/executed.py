@@ -16,7 +16,8 @@ from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, ENCODER_BY_PYTORCH, Op
 from kokoro_ane.vocoder.render import open_package
 from mlprogram import Program
 
-open_vocoder = open_package  # the vocoder alone
+# the vocoder alone
+open_vocoder = open_package
 
 
 def open_chain(request: Request) -> Opened:
@@ -35,7 +36,7 @@ def open_chain(request: Request) -> Opened:
 
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
-    # late: who judges a vocoder's package opens no encoder
+    # imported late: a judge of the vocoder's package opens no encoder
     from kokoro_ane.encoder.encoder_stage import EncoderPackage
 
     encoder = EncoderPackage(encoders)

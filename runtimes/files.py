@@ -7,11 +7,9 @@ together. No PyTorch is imported here.
     samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +40,7 @@ def render(program: PortableProgram, inputs: VocoderInputs) -> np.ndarray:
 
 
 class FileBackend:
-    """A VocoderBackend of NumPy arrays at exact length."""
+    """A VocoderBackend that takes and returns NumPy arrays, at exact length."""
 
     arrays = True
     buckets: tuple[int, ...] | None = None
@@ -73,11 +71,12 @@ class FileBackend:
 
 @dataclass(frozen=True)
 class FileRuntime:
-    """`module`: of one kind of file, with NAME, SUFFIX, TARGET (what this version reads), TOOLS,
-    write, open_file and counts_of.
+    """A runtime that opens one kind of file.
 
-    `plain`: its graph is the plain one, in operations that keep their meaning. `operators`: the
-    loop of an LSTM is an operator that its compiler has a kernel for.
+    module: its NAME, SUFFIX, TARGET (the version of the files that it reads), TOOLS, write,
+        open_file and counts_of.
+    plain: whether it takes the graph of executorch/plain_graph.py.
+    operators: whether an LSTM's loop is one operator, which has a kernel in its compiler.
     """
 
     module: ModuleType
@@ -88,7 +87,6 @@ class FileRuntime:
         """Manifests of the encoder's functions and of the vocoder. InputError: not built, of
         another checkpoint, for another version.
         """
-        request = replace(request, files=self.module.NAME)
         for path in (*request.encoders, request.vocoder):
             self.check(request.manifest(path), request)
         return request.encoders, request.vocoder
@@ -102,27 +100,22 @@ class FileRuntime:
             )
         manifest.verify()
 
-    def open(
-        self, manifest: Manifest, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
-    ) -> PortableProgram:
-        """One function."""
-        program: PortableProgram = self.module.open_file(manifest.package_path, inputs, outputs)
-        return program
-
     def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
         """Three files that belong together, wherever they lie."""
         manifests = map(Manifest.load, encoders)
         return Opened.of(self.open_encoder(encoders), self.open_vocoder(path), manifests)
 
     def open_encoder(self, encoders: tuple[Path, ...]) -> EncoderBackend:
-        """Its functions alone, from their files."""
-        manifests = [Manifest.load(encoder) for encoder in encoders]
+        """The encoder alone, from the files of its functions."""
         programs: dict[str, PortableProgram] = {}
-        for manifest in manifests:
+        for path in encoders:
+            manifest = Manifest.load(path)
             (name,) = manifest.functions
-            programs[name] = self.open(manifest, manifest.inputs[name], manifest.outputs[name])
-        with described(manifests[0].path):
-            limits = AlignmentLimits(**manifests[0].alignment)
+            programs[name] = self.module.open_file(
+                manifest.package_path, manifest.inputs[name], manifest.outputs[name]
+            )
+            with described(path):
+                limits = AlignmentLimits(**manifest.alignment)
         return EncoderBackend(program_functions(programs), limits, None, arrays=True)
 
     def open_vocoder(self, path: Path) -> FileBackend | StreamingPackage:
@@ -138,7 +131,8 @@ class FileRuntime:
                 any_length=True,
             )
         manifest.verify()
-        return FileBackend(self.open(manifest, manifest.inputs, manifest.outputs), manifest)
+        program = self.module.open_file(manifest.package_path, manifest.inputs, manifest.outputs)
+        return FileBackend(program, manifest)
 
     def open_chain(self, request: Request) -> Opened:
         """See runtimes.registry: three files, opened."""

@@ -1,16 +1,15 @@
-"""What a stage says of a function that is to run outside Core ML: PyTorch module, example, names,
-axes that grow with the utterance.
+"""A function that is to run outside Core ML: PyTorch module, example, names, and the axes that grow
+with the utterance.
 
     function = PortableFunction(
         module, example, inputs=("features", "style"), outputs=("waveform",),
         dynamic={"features": {3: "columns"}}, longest={"columns": 1201},
     )
-                                longest={"columns": 1201})
     # runtimes/onnx/onnx_file.py; runtimes/executorch/pte_file.py for ExecuTorch
     onnx_file.write(function, path)
 
-Every program made of it takes and gives NumPy arrays by name, at any length: no buckets, no
-padding, no mask of 0.
+Every program that is written from it takes and returns NumPy arrays by name, at any length: no
+buckets, no padding, no mask of 0.
 """
 
 import warnings
@@ -23,19 +22,20 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-PRECISION = "fp32"  # of what is exported
-# of a length that grows
+PRECISION = "fp32"  # of every exported function
+# the least value of a length that grows
 SHORTEST = 3
-# what the arguments of by_name's module are called in a graph, with a number
-GIVEN = "given_"
+# the name of an argument of by_name's module in a graph, before its number
+ARGUMENT = "arguments_"
 
 
 @dataclass(frozen=True, eq=False)
 class PortableFunction:
-    """What is exported. `dynamic`: of every input and output that grows, axis -> name of the
-    length; equal names are equal lengths.
+    """A module and what an exporter has to know of it.
 
-    `longest`: of the inputs' lengths, for runtimes that plan their memory.
+    dynamic: of every input and output that grows, axis -> name of the length; equal names are equal
+        lengths.
+    longest: the largest value of each length, for runtimes that plan their memory.
     """
 
     module: "nn.Module"
@@ -54,8 +54,8 @@ class PortableProgram(Protocol):
 
 
 def by_name(function: PortableFunction) -> PortableFunction:
-    """The same with inputs and outputs in the order of their names, since a .pte knows only
-    positions.
+    """The same function with inputs and outputs in the order of their names, for files that know
+    positions only.
     """
     from torch import Tensor, nn
 
@@ -66,13 +66,13 @@ def by_name(function: PortableFunction) -> PortableFunction:
             super().__init__()
             self.module = function.module
 
-        def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        def forward(self, *arguments: Tensor) -> tuple[Tensor, ...]:
             """Values of sorted(inputs) to values of sorted(outputs)."""
-            named = dict(zip(inputs, given, strict=True))
-            values = self.module(*(named[name] for name in function.inputs))
+            tensors = dict(zip(inputs, arguments, strict=True))
+            values = self.module(*(tensors[name] for name in function.inputs))
             values = values if isinstance(values, tuple) else (values,)
-            named = dict(zip(function.outputs, values, strict=True))
-            return tuple(named[name] for name in outputs)
+            tensors = dict(zip(function.outputs, values, strict=True))
+            return tuple(tensors[name] for name in outputs)
 
     example = dict(zip(function.inputs, function.example, strict=True))
     inputs, outputs = tuple(sorted(function.inputs)), tuple(sorted(function.outputs))
@@ -86,7 +86,7 @@ def by_name(function: PortableFunction) -> PortableFunction:
 
 
 def exported_program(function: PortableFunction) -> Any:
-    """torch.export's program of a function by name, of any length up to its longest."""
+    """The function as a program of torch.export, for any length up to its longest."""
     import torch
 
     axes = {

@@ -1,5 +1,5 @@
-"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime,
-ExecuTorch, TVM. One module each.
+"""The runtimes by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch and
+TVM. One module each.
 
     request = Request(checkpoint, Path("build"), method="w8a8")
     opened = open_runtime("mlprogram", request)
@@ -39,8 +39,8 @@ ENCODER_BY_PYTORCH = "checkpoint"
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """Who computes, and what they are made of by name: hashes that change whenever the audio
-    may.
+    """An opened encoder and vocoder. `made_of`: the hash of each package or file by its name; a
+    hash changes whenever the audio may.
     """
 
     encoder: "EncoderBackend"
@@ -53,8 +53,8 @@ class Opened:
     def of(
         cls, encoder: "EncoderBackend", vocoder: Any, encoders: "Iterable[Manifest]"
     ) -> "Opened":
-        """With the hash of each package or file by its name. `encoders`: the encoder's
-        manifests. What is longer than the vocoder takes is refused once its durations are known.
+        """Both with their hashes. `encoders`: the encoder's manifests. An utterance longer than the
+        vocoder takes is refused as soon as its durations are known.
         """
         limits = encoder.limits
         if vocoder.buckets is not None:
@@ -80,13 +80,14 @@ class Opened:
 
 @dataclass(frozen=True)
 class Runtime:
-    """`levels`: those it has, its own choice first; `layouts`: those it has; `platform`: the only
-    one.
+    """A runtime and what it can open.
 
-    `module`: where open_chain stands, behind a colon the name of a FileRuntime. `needs`: modules
-    that must be there; `install`: the one command that installs them. `files`: suffix of what it
-    opens, "" for nothing; it then has `open_manifests(encoders, vocoder)` and
-    `open_vocoder(manifest)` too.
+    module: the module with open_chain; after a colon the name of a FileRuntime in it.
+    levels, layouts: the ones that it has; the first level is its default.
+    platform: the only platform that it runs on; None means any.
+    needs: the modules that it imports; install: the command that installs them.
+    files: the suffix of the files that it opens; "" means none. One that opens files also has
+        open_manifests(encoders, vocoder) and open_vocoder(manifest).
     """
 
     title: str
@@ -153,78 +154,10 @@ RUNTIMES = MappingProxyType(
 
 
 def module_of(name: str) -> Any:
-    """What opens its chain, imported: the runtime's module, or its FileRuntime."""
+    """The runtime's imported module, or its FileRuntime: what opens its chain."""
     module, _, inside = RUNTIMES[name].module.partition(":")
     imported = importlib.import_module(module)
     return getattr(imported, inside) if inside else imported
-
-
-def runtime_for(package: str) -> str:
-    """Who opens a file of that name, on any machine. InputError where nobody does, or it is not
-    installed.
-    """
-    for name, runtime in RUNTIMES.items():
-        if runtime.files and package.endswith(runtime.files):
-            check_runtime(name, runtime.levels[0])
-            return name
-    raise InputError(
-        f"{package} is of no runtime; there are"
-        f" {', '.join(sorted({r.files for r in RUNTIMES.values() if r.files}))}"
-    )
-
-
-def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
-    """Manifests of the encoder and of the vocoder that a runtime opens. InputError as open_runtime,
-    and for one that opens no files.
-    """
-    request = completed(name, request)
-    if not RUNTIMES[name].files:
-        raise InputError(f"--runtime {name} has no files: it reads the checkpoint")
-    if RUNTIMES[name].packages:
-        return request.paths()
-    paths: tuple[tuple[Path, ...], Path] = module_of(name).paths(request)
-    return paths
-
-
-def named(runtime: str, request: "Request") -> "Request":
-    """The request, for packages or for that runtime's files, which are no packages."""
-    return request if RUNTIMES[runtime].packages else replace(request, files=runtime)
-
-
-def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[Method, Manifest]":
-    """The level of a runtime, built where it is missing. Raises InputError and CheckFailed as
-    quantize.locator.built.
-    """
-    from kokoro_ane.quantize.locator import built
-
-    request = completed(runtime, request)
-    level = request.method
-    check_runtime(runtime, level)
-    if not RUNTIMES[runtime].files:
-        raise InputError(
-            f"--runtime {runtime} is what levels are judged against: nothing of it can be lost"
-        )
-    method = (
-        method_named(level)
-        if RUNTIMES[runtime].packages
-        else METHODS.get(level) or Method(level, f"{level}, as exported", None)
-    )
-    request = named(runtime, request)
-    manifest = built(request, build)
-    if request.files:
-        module_of(runtime).check(manifest, request)
-    return method, manifest
-
-
-def build_missing(runtime: str, request: "Request", build: "Build") -> None:
-    """Build encoder and vocoder of a level, each where it is missing; nothing of fp32 packages, a
-    reference. Raises as judged_manifest.
-    """
-    from kokoro_ane.quantize.locator import built, built_encoder
-
-    if RUNTIMES[runtime].files and (request.method in METHODS or not RUNTIMES[runtime].packages):
-        built_encoder(named(runtime, request), build)
-        built(named(runtime, request), build)
 
 
 def default_runtime() -> str:
@@ -232,42 +165,100 @@ def default_runtime() -> str:
     return "onnx" if RUNTIMES[DEFAULT_RUNTIME].missing else DEFAULT_RUNTIME
 
 
-def level_for(name: str, method: str) -> str:
-    """`method`, or the runtime's own level where none is named."""
-    return method or (RUNTIMES[name].levels[0] if name in RUNTIMES else LEVELS[0])
+def runtime_for(package: str) -> str:
+    """The first runtime that opens a file of that name. InputError where there is none, or where it
+    is not installed.
+    """
+    for name, runtime in RUNTIMES.items():
+        if runtime.files and package.endswith(runtime.files):
+            check_runtime(name)
+            return name
+    raise InputError(
+        f"{package} is of no runtime; there are"
+        f" {', '.join(sorted({r.files for r in RUNTIMES.values() if r.files}))}"
+    )
+
+
+def resolve(name: str, request: "Request") -> "Request":
+    """The request for a runtime: its first level and the default layout where the request has none,
+    and the runtime's own files where it does not run packages. InputError as check_names.
+    """
+    check_names(name, request.method, request.layout)
+    runtime = RUNTIMES[name]
+    return replace(
+        request,
+        method=request.method or runtime.levels[0],
+        layout=request.layout or default_layout(request.checkpoint, runtime.layouts),
+        files=name if runtime.files and not runtime.packages else "",
+    )
 
 
 def open_runtime(name: str, request: "Request") -> Opened:
-    """Raises InputError: unknown name, not this machine, not installed, no such package, packages
-    of another checkpoint.
+    """Open encoder and vocoder. Raises InputError: unknown name, not this machine, not installed,
+    no such package, packages of another checkpoint.
     """
-    request = completed(name, request)
+    request = resolve(name, request)
     check_runtime(name, request.method)
     return module_of(name).open_chain(request)
 
 
-def completed(name: str, request: "Request") -> "Request":
-    """With the runtime's own level and the default layout where none is named. InputError as
-    check_names.
+def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
+    """The manifests of the encoder and of the vocoder that a runtime opens. InputError as
+    open_runtime, and for a runtime that opens no files.
     """
-    method = level_for(name, request.method)
-    check_names(name, method, request.layout)
-    layouts = RUNTIMES[name].layouts
-    layout = request.layout or default_layout(request.checkpoint, layouts)
-    return replace(request, method=method, layout=layout)
+    request = resolve(name, request)
+    if not RUNTIMES[name].files:
+        raise InputError(f"--runtime {name} has no files: it reads the checkpoint")
+    return module_of(name).paths(request) if request.files else request.paths()
 
 
-def check_runtime(name: str, method: str, platform: str = sys.platform, layout: str = "") -> None:
-    """InputError for names that do not exist, a level or layout that the runtime has not, and a
-    runtime that is not on this machine.
+def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[Method, Manifest]":
+    """The method and the vocoder's manifest of a runtime's level, built where it is missing. Raises
+    InputError and CheckFailed as quantize.locator.built.
+    """
+    from kokoro_ane.quantize.locator import built
+
+    request = resolve(runtime, request)
+    level = request.method
+    check_runtime(runtime, level)
+    if not RUNTIMES[runtime].files:
+        raise InputError(
+            f"--runtime {runtime} is what levels are judged against: nothing of it can be lost"
+        )
+    method = (
+        (METHODS.get(level) or Method(level, f"{level}, as exported", None))
+        if request.files
+        else method_named(level)
+    )
+    manifest = built(request, build)
+    if request.files:
+        module_of(runtime).check(manifest, request)
+    return method, manifest
+
+
+def build_missing(runtime: str, request: "Request", build: "Build") -> None:
+    """Build encoder and vocoder of a resolved request where they are missing. fp32 packages are a
+    reference, which is not built on the way. Raises as judged_manifest.
+    """
+    from kokoro_ane.quantize.locator import built, built_encoder
+
+    if request.files or (RUNTIMES[runtime].packages and request.method in METHODS):
+        built_encoder(request, build)
+        built(request, build)
+
+
+def check_runtime(
+    name: str, method: str = "", platform: str = sys.platform, layout: str = ""
+) -> None:
+    """InputError for names that do not exist, a level or layout that the runtime does not have, and
+    a runtime that cannot run on this machine. An empty method or layout stands for any.
     """
     check_names(name, method, layout)
     runtime = RUNTIMES[name]
     if runtime.platform is not None and platform != runtime.platform:
-        system = {"darwin": "macOS"}.get(runtime.platform, runtime.platform)
         raise InputError(
-            f"runtime {name} needs {system}, here is {platform}: --runtime mlprogram executes the"
-            " same packages anywhere"
+            f"runtime {name} needs macOS, here is {platform}: --runtime mlprogram executes the same"
+            " packages anywhere"
         )
     if runtime.missing:
         raise InputError(
@@ -276,10 +267,12 @@ def check_runtime(name: str, method: str, platform: str = sys.platform, layout: 
 
 
 def check_names(name: str, method: str, layout: str) -> None:
-    """InputError for names that do not exist, and a level or layout that the runtime has not."""
+    """InputError for names that do not exist, and a level or layout that the runtime does not
+    have.
+    """
     for what, value, names in (
         ("runtime", name, RUNTIMES),
-        ("method", method, LEVELS),
+        ("method", method, ("", *LEVELS)),
         ("layout", layout, ("", *LAYOUTS)),
     ):
         if value not in names:
@@ -290,13 +283,13 @@ def check_names(name: str, method: str, layout: str) -> None:
                 f"unknown {what} {value!r}{hint} There are: {', '.join(filter(None, names))}"
             )
     runtime = RUNTIMES[name]
-    if method not in runtime.levels:
-        raise InputError(
-            f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)};"
-            " use --runtime mlprogram"
-        )
-    if layout and layout not in runtime.layouts:
-        raise InputError(
-            f"{LAYOUT_FLAGS.get(layout) or f'--layout {layout}'} is a package: {runtime.title} has"
-            f" only {', '.join(runtime.layouts)}; use --runtime mlprogram"
-        )
+    layout_flag = LAYOUT_FLAGS.get(layout) or f"--layout {layout}"
+    for flag, value, names in (
+        (f"--method {method}", method, runtime.levels),
+        (layout_flag, layout, runtime.layouts),
+    ):
+        if value and value not in names:
+            raise InputError(
+                f"{flag} is a package: {runtime.title} has only {', '.join(names)}; use --runtime"
+                " mlprogram"
+            )

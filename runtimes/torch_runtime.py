@@ -43,9 +43,7 @@ from kokoro_ane.vocoder.streaming.streaming_package import FIRST, LONGEST, MEASU
 
 
 class EagerBackend:
-    """A VocoderBackend at exact length: the packed tensors are unpacked again, and no mask is
-    needed.
-    """
+    """A VocoderBackend at exact length, which needs no mask. It unpacks packed tensors."""
 
     arrays = False
     buckets: tuple[int, ...] | None = None
@@ -69,8 +67,8 @@ class StreamingBackend:
     """A VocoderBackend that computes the generator's second stage window by window; any cut gives
     the same samples.
 
-    Up to `measured` frames that stage's statistics are not told but measured: there a prediction
-    errs most, and there is least to wait for.
+    Up to `measured` frames that stage's statistics are measured instead of predicted: there a
+    prediction errs most, and there is least to wait for.
     """
 
     arrays = False
@@ -96,11 +94,11 @@ class StreamingBackend:
         return torch.from_numpy(pack_utterance(inputs, inputs.frames))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """Waveform [600F], in the windows that are the least work."""
+        """Waveform [600F], in the windows with the least work."""
         return torch.cat(list(self.pieces(features, style, frames, first=None)))
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """Waveform [600F] of features, for a judge."""
+        """Waveform [600F] of an utterance, for a judge."""
         return self.run(
             self.pack(inputs), torch.as_tensor(inputs.style)[:, :, None, None], inputs.frames
         ).numpy()

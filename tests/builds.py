@@ -28,7 +28,7 @@ from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import vocoder_stage
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES, write_text_tables
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.locator import find_package
+from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.methods import METHODS, Activations
 from kokoro_ane.quantize.plan import vocoder_layers
 from kokoro_ane.quantize.recipe import Recipe
@@ -233,7 +233,7 @@ def copied(built, tmp_path):
 
 
 def manifest_of(built, method):  # the verified manifest
-    return find_package(built[1], built[0], METHODS[method], PADDED)
+    return Request(*built, method, PADDED).verified()
 
 
 def program_of(built, method):  # the package, loaded

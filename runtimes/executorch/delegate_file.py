@@ -3,17 +3,17 @@ again.
 
     write([Manifest.load(path) for path in paths], Path("aside.pte"))
     # method -> Delegated: the package's folder and the function in it
-    found = packages_in(Path("x.pte"), Path("folder"))
+    delegated = packages_in(Path("x.pte"), Path("folder"))
 
 Nothing is converted again: a method is one call of the delegate, whose bytes are the package that
 was executed and judged. Around it stands a program that knows shapes only. A package of several
-functions is there once, for all of them (the delegate's named data).
+functions is stored once, for all of them (the delegate's named data).
 """
 
 import hashlib
 import json
+import re
 import shutil
-import struct
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,22 +22,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.contract import MAIN
-from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.runtimes.executorch.dimensions import lengths_of, sizes, solved
 from mlprogram import Program
 
 if TYPE_CHECKING:
     from torch import nn
 
-SUFFIX, BACKEND = ".pte", "CoreMLBackend"
+BACKEND = "CoreMLBackend"
 # what the delegate looks for
 ROOT, MODEL, METADATA = "lowered_module", "model.mlpackage", "metadata.json"
 # before JSON that names the data, where several methods share them
 REFERENCE = b"CMJR"
 # of a package whose manifest asks for nothing else
 EVERYWHERE = "CPU_AND_NE"
+# a dimension in words: "120 * frames + 1"
+LENGTH = re.compile(r"(?:(\d+) \* )?([a-z_]+)(?: \+ (\d+))?")
+
+
+def parsed(dimension: str) -> tuple[int, str, int]:
+    """(120, "frames", 1) of "120 * frames + 1"."""
+    match = LENGTH.fullmatch(dimension)
+    if match is None:
+        raise InputError(f"no input says how long {dimension!r} is")
+    return int(match[1] or 1), match[2], int(match[3] or 0)
+
+
+def sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The shape as numbers: (1, "120 * frames + 1") where frames is 40 -> (1, 4801). Lengths may be
+    symbols. InputError for a length that is not known.
+    """
+    values: list[Any] = []
+    for dimension in shape:
+        if str(dimension).isdecimal():
+            values.append(int(dimension))
+            continue
+        times, name, rest = parsed(str(dimension))
+        if name not in lengths:
+            raise InputError(f"no input says how long {dimension!r} is")
+        # symbols take a product by one or a sum with nothing for another length
+        value = lengths[name] if times == 1 else times * lengths[name]
+        values.append(value + rest if rest else value)
+    return tuple(values)
+
+
+def solved(dimension: str, size: Any) -> tuple[str, Any]:
+    """The length where the dimension has that size: "120 * frames + 1" of 4801 -> frames, 40."""
+    times, name, rest = parsed(dimension)
+    value = size - rest if rest else size
+    return name, value if times == 1 else value // times
 
 
 @dataclass(frozen=True)
@@ -50,8 +83,8 @@ class Delegated:
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """A method to be: contract dimensions by tensor (numbers, or such as '600 * bucket + 1'), and
-    the opened function.
+    """The inputs and outputs of a method: each tensor's shape in the contract (numbers, or words
+    such as '600 * bucket + 1'), and the opened function.
     """
 
     name: str
@@ -61,27 +94,36 @@ class Signature:
 
     @property
     def lengths(self) -> dict[str, tuple[int, int]]:
-        """Smallest and largest of each length of the inputs, off the package."""
-        shapes = {name: spec.shapes or (spec.shape,) for name, spec in self.program.inputs.items()}
-        return lengths_of({name: tuple(self.inputs[name]["shape"]) for name in shapes}, shapes)
+        """The smallest and the largest of each length of the inputs, read from the package."""
+        values: dict[str, list[int]] = {}
+        for tensor, spec in self.program.inputs.items():
+            for shape in spec.shapes or (spec.shape,):
+                for dimension, size in zip(self.inputs[tensor]["shape"], shape, strict=True):
+                    if isinstance(dimension, str):
+                        name, value = solved(dimension, size)
+                        values.setdefault(name, []).append(value)
+        return {name: (min(found), max(found)) for name, found in values.items()}
+
+    def dtype(self, tensor: str) -> Any:
+        """PyTorch's dtype of an input or output."""
+        import torch
+
+        spec = self.program.inputs.get(tensor) or self.program.outputs[tensor]
+        return {"fp16": torch.float16, "fp32": torch.float32, "int32": torch.int32}[spec.dtype]
 
 
 def signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
-    """Function inside the package, and what it takes and gives. InputError for a tail on the host,
+    """The functions inside the package, each with its signature. InputError for a tail on the host,
     whose output's length no shape says.
     """
     for name, inside in manifest.functions.items():
-        several = name in manifest.inputs
-        inputs, outputs = (
-            tensors[name] if several else tensors for tensors in (manifest.inputs, manifest.outputs)
-        )
+        inputs, outputs = manifest.inputs, manifest.outputs
+        if name in inputs:
+            # of several functions each has its own tensors
+            inputs, outputs = inputs[name], outputs[name]
         program = Program(manifest.package_path, function=inside)
-        signature = Signature(
-            manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name,
-            program,
-            inputs,
-            outputs,
-        )
+        method = manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name
+        signature = Signature(method, program, inputs, outputs)
         try:
             for spec in outputs.values():
                 sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
@@ -110,6 +152,9 @@ def write(manifests: Sequence[Manifest], path: Path) -> None:
 
 def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     """A package's functions as exported programs by method name."""
+    from executorch.backends.apple.coreml import executorchcoreml
+    from executorch.exir._serialize._named_data_store import NamedDataStore
+
     methods = dict(signatures(manifest))
     # by which the delegate keeps what Core ML compiled
     identifier = f"executorch_{manifest.package_sha256[:32]}"
@@ -118,12 +163,15 @@ def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
         for s in methods.values()
     }
     about = {"methods": names} if len(names) > 1 else next(iter(names.values()))
-    data = _flat(manifest.package_path, about | {"identifier": identifier}, scratch)
+    # the package and its metadata as the delegate reads them
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        place = Path(folder) / ROOT
+        shutil.copytree(manifest.package_path, place / MODEL)
+        (place / METADATA).write_text(json.dumps(about | {"identifier": identifier}))
+        data: bytes = executorchcoreml.flatten_directory_contents(str(place))
     # one method: the package's bytes stand in it; several share them by a key
-    if len(names) == 1:
+    if len(methods) == 1:
         return {s.name: _call(s, data, None, manifest) for s in methods.values()}
-    from executorch.exir._serialize._named_data_store import NamedDataStore
-
     store, key = NamedDataStore(), f"coreml_{identifier}"
     store.add_named_data(key, data)
     shared = store.get_named_data_store_output()
@@ -134,18 +182,6 @@ def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     return calls
 
 
-def _flat(package: Path, about: Mapping[str, Any], scratch: Path) -> bytes:
-    """The package and its metadata as the delegate reads them."""
-    from executorch.backends.apple.coreml import executorchcoreml
-
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        place = Path(folder) / ROOT
-        shutil.copytree(package, place / MODEL)
-        (place / METADATA).write_text(json.dumps(about))
-        data: bytes = executorchcoreml.flatten_directory_contents(str(place))
-    return data
-
-
 def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) -> Any:
     """An exported program that hands its inputs to the delegate."""
     import torch
@@ -154,13 +190,23 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
     units = manifest.compute_units.get("default", EVERYWHERE)
-    example, shapes = _example(signature)
-    inner = torch.export.export(
-        _shapes_only(signature), example, dynamic_shapes=shapes, strict=False
-    )
-    edge = to_edge(
-        inner, compile_config=EdgeCompileConfig(_check_ir_validity=False)
-    ).exported_program()
+    ranges = signature.lengths
+    dims = {name: torch.export.Dim(name, min=low, max=high) for name, (low, high) in ranges.items()}
+    # zeros of the second smallest length: torch.export takes a length of 1 for a constant
+    some = {name: min(low + 1, high) for name, (low, high) in ranges.items()}
+    example, free = [], []
+    for tensor in signature.program.inputs:
+        shape = signature.inputs[tensor]["shape"]
+        example.append(torch.zeros(sizes(shape, some), dtype=signature.dtype(tensor)))
+        words = {axis: dim for axis, dim in enumerate(shape) if isinstance(dim, str)}
+        free.append({axis: sizes((dim,), dims)[0] for axis, dim in words.items()})
+
+    def export(module: "nn.Module") -> Any:
+        shapes = (tuple(free),)  # of *inputs
+        return torch.export.export(module, tuple(example), dynamic_shapes=shapes, strict=False)
+
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    edge = to_edge(export(_shapes_only(signature)), compile_config=config).exported_program()
     lowered = LoweredBackendModule(
         edge, BACKEND, data, [CompileSpec("compute_units", units.lower().encode())], shared
     )
@@ -176,51 +222,12 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
             """Inputs in the package's order."""
             return self.lowered(*inputs)
 
-    return torch.export.export(Call(), example, dynamic_shapes=shapes, strict=False)
-
-
-def _dtype(signature: Signature, name: str) -> Any:
-    import torch
-
-    spec = signature.program.inputs.get(name) or signature.program.outputs[name]
-    return {"fp16": torch.float16, "fp32": torch.float32, "int32": torch.int32}[spec.dtype]
-
-
-def _example(signature: Signature) -> tuple[tuple[Any, ...], tuple[Any]]:
-    """Zeros of the second smallest length, and what of their shapes may change: one name, one
-    length.
-    """
-    import torch
-
-    ranges = signature.lengths
-    dims = {name: torch.export.Dim(name, min=low, max=high) for name, (low, high) in ranges.items()}
-    # torch.export takes a length of 1 for a constant
-    some = {name: min(low + 1, high) for name, (low, high) in ranges.items()}
-    shapes = [tuple(signature.inputs[name]["shape"]) for name in signature.program.inputs]
-    dtypes = [_dtype(signature, name) for name in signature.program.inputs]
-    example = tuple(
-        torch.zeros(sizes(shape, some), dtype=dtype)
-        for shape, dtype in zip(shapes, dtypes, strict=True)
-    )
-    free = tuple(
-        {axis: sizes((dim,), dims)[0] for axis, dim in enumerate(shape) if isinstance(dim, str)}
-        for shape in shapes
-    )
-    # of *inputs
-    return example, (free,)
+    return export(Call())
 
 
 def _shapes_only(signature: Signature) -> "nn.Module":
     """What the delegate's call is traced with: zeros of the outputs' shapes."""
     import torch
-
-    places: dict[str, tuple[int, int]] = {}
-    for place, name in enumerate(signature.program.inputs):
-        places |= {
-            dim: (place, axis)
-            for axis, dim in enumerate(signature.inputs[name]["shape"])
-            if isinstance(dim, str)
-        }
 
     class ShapesOnly(torch.nn.Module):
         """Inputs to zeros."""
@@ -228,69 +235,43 @@ def _shapes_only(signature: Signature) -> "nn.Module":
         def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
             """Lengths are read off the inputs."""
             lengths: dict[str, Any] = {}
-            for dim, (place, axis) in places.items():
-                lengths |= solved(dim, inputs[place].shape[axis])
-            outputs = [
-                (sizes(tuple(signature.outputs[x]["shape"]), lengths), _dtype(signature, x))
-                for x in signature.program.outputs
-            ]
-            return tuple(inputs[0].new_zeros(shape, dtype=dtype) for shape, dtype in outputs)
+            for tensor, value in zip(signature.program.inputs, inputs, strict=True):
+                for axis, dimension in enumerate(signature.inputs[tensor]["shape"]):
+                    if isinstance(dimension, str):
+                        name, length = solved(dimension, value.shape[axis])
+                        lengths[name] = length
+            return tuple(
+                inputs[0].new_zeros(
+                    sizes(signature.outputs[tensor]["shape"], lengths),
+                    dtype=signature.dtype(tensor),
+                )
+                for tensor in signature.program.outputs
+            )
 
     return ShapesOnly()
 
 
 def packages_in(path: Path, folder: Path) -> dict[str, Delegated]:
-    """Take the packages out of a file that `write` wrote: what each method calls. InputError for
-    one of another kind.
+    """Take the packages out of a file that `write` wrote: what each method calls.
 
     For one's own files: ExecuTorch's reader does not look where the names inside lead.
     """
+    from executorch.backends.apple.coreml import executorchcoreml
     from executorch.exir._serialize._program import deserialize_pte_binary
 
-    try:
-        file = deserialize_pte_binary(path.read_bytes())
-        calls = {
-            plan.name: (plan.delegates[0].id, plan.delegates[0].processed.index)
-            for plan in file.program.execution_plan
-        }
-    except (
-        AssertionError,
-        ValueError,
-        IndexError,
-        AttributeError,
-        TypeError,
-        struct.error,
-    ) as problem:
-        raise InputError(
-            f"{path} holds no package:"
-            f" {(str(problem) or type(problem).__name__).splitlines()[0][:100]}"
-        ) from None
-    other = next((backend for backend, _ in calls.values() if backend != BACKEND), None)
-    if other is not None:
-        raise InputError(
-            f"{path} is for {other}, not for Core ML: `python -m kokoro_ane.pipeline.delegate`"
-            " writes one that is"
-        )
-    return {
-        name: _taken_out(file, bytes(file.program.backend_delegate_data[index].data), folder)
-        for name, (_, index) in calls.items()
-    }
-
-
-def _taken_out(file: Any, data: bytes, folder: Path) -> Delegated:
-    """The package that a method's bytes are, or name, and its function."""
-    from executorch.backends.apple.coreml import executorchcoreml
-
-    function = MAIN
-    if data.startswith(REFERENCE):
-        reference = parse_json(
-            data.removeprefix(REFERENCE).decode("utf-8", "replace"), "a method's bytes"
-        )
-        function, entry = reference["functionName"], file.named_data.pte_data[reference["key"]]
-        data = bytes(file.named_data.buffers[entry.buffer_index])
-    # several methods of one package share a folder
-    place = folder / hashlib.sha256(data).hexdigest()[:32]
-    if not place.exists():
-        place.mkdir(parents=True)
-        executorchcoreml.unflatten_directory_contents(data, str(place))
-    return Delegated(place / ROOT / MODEL, function)
+    file = deserialize_pte_binary(path.read_bytes())
+    delegated = {}
+    for plan in file.program.execution_plan:
+        index = plan.delegates[0].processed.index
+        data, function = bytes(file.program.backend_delegate_data[index].data), MAIN
+        if data.startswith(REFERENCE):
+            reference = json.loads(data.removeprefix(REFERENCE))
+            function, entry = reference["functionName"], file.named_data.pte_data[reference["key"]]
+            data = bytes(file.named_data.buffers[entry.buffer_index])
+        # several methods of one package share a folder
+        place = folder / hashlib.sha256(data).hexdigest()[:32]
+        if not place.exists():
+            place.mkdir(parents=True)
+            executorchcoreml.unflatten_directory_contents(data, str(place))
+        delegated[plan.name] = Delegated(place / ROOT / MODEL, function)
+    return delegated

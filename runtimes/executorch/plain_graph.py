@@ -1,7 +1,7 @@
 """Encoder and vocoder in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU,
 norms and long sums written out.
 
-    graph = PlainVocoder(baked(vocoder), hidden_dim)  # features, style -> waveform
+    network = plain_vocoder(baked(vocoder))
 """
 
 import math
@@ -10,11 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import PackedLayout
 from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
 from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.lstm import without_lstm
-from kokoro_ane.vocoder.decoder import unpack
 
 GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 # products of one convolution that are added one after another
@@ -22,12 +20,12 @@ LONGEST_SUM = 384
 
 
 class WrittenOut(Layer):
-    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops
+    """ALBERT's layer with its GELU written out: ExecuTorch lowers `gelu` to XNNPACK without its
     approximate="tanh" (35 dB).
     """
 
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
-        """As Layer."""
+        """The layer's output for x [B, T, width]."""
         x = self.attention(x, excluded)
         wide = self.ffn(x)
         curve = 0.5 * wide * (1 + torch.tanh(GELU_SLOPE * (wide + GELU_CUBE * wide * wide * wide)))
@@ -47,8 +45,8 @@ def plain(function: nn.Module) -> nn.Module:
 
 
 def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one
-    after the other: what such a sum missed is found by a second one, of values around 0.
+    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1]. Some kernels add S values one after
+    another; a second sum, of values around 0, corrects the rounding error of the first.
     """
     coarse = x.mean(dim=3, keepdim=True)
     rest = (x - coarse).mean(dim=3, keepdim=True)
@@ -70,13 +68,13 @@ class CenteredNorm(AdaIN1d):
 
 
 class PartedConv(nn.Module):
-    """A convolution in parts of its input's channels, for kernels that add one product after
-    another: in float32 so long a sum loses 14 dB of real Kokoro's waveform, a sum of short ones 6.
+    """A convolution in groups of its input's channels, for kernels that add one product after
+    another: in float32 so long a sum loses 14 dB of real Kokoro's waveform, a sum of short sums 6.
     """
 
     def __init__(self, conv: Conv, channels: int) -> None:
         super().__init__()
-        self.channels, self.how = channels, (conv.stride, conv.padding, conv.dilation)
+        self.channels, self.geometry = channels, (conv.stride, conv.padding, conv.dilation)
         self.weights = nn.ParameterList(
             part.clone() for part in conv.weight.detach().split(channels, dim=1)
         )
@@ -84,21 +82,21 @@ class PartedConv(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The first part, for those who ask for its type."""
+        """The first part, whose dtype is every part's."""
         return self.weights[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the convolution: [1, C, 1, S]."""
+        """The convolution's result, [1, out, 1, S]."""
         parts = x.split(self.channels, dim=1)
         # partial sums are added as tensors, so each kernel adds few products
-        y = F.conv2d(parts[0], self.weights[0], self.bias, *self.how)
+        y = F.conv2d(parts[0], self.weights[0], self.bias, *self.geometry)
         for part, weight in zip(parts[1:], list(self.weights)[1:], strict=True):
-            y = y + F.conv2d(part, weight, None, *self.how)
+            y = y + F.conv2d(part, weight, None, *self.geometry)
         return y
 
 
 def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
-    """Replace every convolution that sums more than so many products."""
+    """Replace every convolution that adds more than `longest` products."""
     long = [
         (path, module)
         for path, module in vocoder.named_modules()
@@ -109,19 +107,10 @@ def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
             replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
 
 
-class PlainVocoder(nn.Module):
-    """What is exported where the fused graph is not taken. `vocoder` is changed in place."""
-
-    def __init__(self, vocoder: nn.Module, hidden_dim: int) -> None:
-        super().__init__()
-        self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, vocoder
-        for module in self.vocoder.modules():
-            if isinstance(module, AdaIN1d):
-                module.__class__ = CenteredNorm
-        in_parts(self.vocoder)
-
-    def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """As runtimes.exported.PortableVocoder."""
-        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
-        waveform: Tensor = self.vocoder(asr, f0, energy, style, spectrum)
-        return waveform
+def plain_vocoder(vocoder: nn.Module) -> nn.Module:
+    """The vocoder itself, changed in place: norms and long convolutions are written out."""
+    for module in vocoder.modules():
+        if isinstance(module, AdaIN1d):
+            module.__class__ = CenteredNorm
+    in_parts(vocoder)
+    return vocoder

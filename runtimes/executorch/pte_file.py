@@ -5,9 +5,9 @@ one, and its Python runtime.
     program = PteProgram(Path("x.pte"), inputs, outputs)
     waveform = program({"features": features, "style": style})["waveform"]
 
-What it asks of a module, each found by a file that failed: no torch.instance_norm (NaN where its
-input is constant, 71 dB on real Kokoro: plain_graph.py), no nn.LSTM (torch.export unrolls it
-to one length: encoder/lstm.py), no channels-last memory. Memory is planned for the longest
+A module must avoid what made a file fail: torch.instance_norm (NaN where its
+input is constant, 71 dB on real Kokoro: plain_graph.py), nn.LSTM (torch.export unrolls it
+to one length: encoder/lstm.py), and channels-last memory. Memory is planned for the longest
 utterance: planned by the example, a longer one is refused.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.portable import (
-    GIVEN,
+    ARGUMENT,
     SHORTEST,
     PortableFunction,
     by_name,
@@ -34,7 +34,7 @@ METHOD = "forward"
 
 
 def write(function: PortableFunction, path: Path) -> None:
-    """Export, hand everything that it takes to XNNPACK, save."""
+    """Export, lower to XNNPACK whatever it takes, save."""
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import (
@@ -60,21 +60,21 @@ def write(function: PortableFunction, path: Path) -> None:
 
 
 def planned(function: PortableFunction) -> Any:
-    """ExecuTorch's pass that plans memory by the ranges of lengths; told again, because lowering an
-    encoder loses them.
+    """ExecuTorch's pass that plans memory by the ranges of lengths. The ranges are set again,
+    because lowering an encoder loses them.
     """
     from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEvalPass
     from sympy import Symbol
     from torch.utils._sympy.value_ranges import ValueRanges
 
     class Planned(ConstraintBasedSymShapeEvalPass):
-        """With the ranges of the inputs' lengths."""
+        """The pass with the ranges of the inputs' lengths."""
 
         def call(self, graph_module: Any) -> Any:
             """The pass."""
             for node in graph_module.graph.nodes:
-                # arguments stand in the graph as given_0, given_1, ...
-                place = node.name.removeprefix(GIVEN) if node.op == "placeholder" else ""
+                # arguments stand in the graph as arguments_0, arguments_1, ...
+                place = node.name.removeprefix(ARGUMENT) if node.op == "placeholder" else ""
                 name = function.inputs[int(place)] if place.isdigit() else ""
                 for axis, length in function.dynamic.get(name, {}).items():
                     size = node.meta["val"].shape[axis]
@@ -125,5 +125,5 @@ open_file = PteProgram
 
 
 def counts_of(program: PteProgram) -> dict[str, int]:
-    """Its methods: what XNNPACK was handed is bytes of its own."""
+    """The methods of the file: what XNNPACK computes is stored as its own bytes."""
     return dict.fromkeys(sorted(program.program.method_names), 1)

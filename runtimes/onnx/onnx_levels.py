@@ -1,21 +1,20 @@
-"""The vocoder's .onnx file at a level, `w8` or `w8a8`: a conversion of the same integers that the
-packages have.
+"""The vocoder's .onnx file or folder at a level, `w8` or `w8a8`: a conversion of the same integers
+that the packages have.
 
     # pipeline.apply --method w8 --runtime onnx
-    parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"))
+    parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"), PADDED)
 
 A weight is int8, DequantizeLinear and, where the graph has folded Snake's 1 / alpha into its input
 channels (vocoder/eager.py), a multiplication that puts it back. ONNX Runtime folds both when it
 opens the file. conv_post and the inverse STFT stay in float.
 """
 
-from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor
 
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
@@ -33,43 +32,36 @@ from kokoro_ane.core.manifest import (
 )
 from kokoro_ane.core.staging import staged_together
 from kokoro_ane.quantize.compress import level_for
+from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.methods import IntegerWeights, Method
 from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.quantize.stored_forms import Integers
+from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, store
 from kokoro_ane.quantize.streaming_level import attach_level
-from kokoro_ane.runtimes.exported import PortableVocoder, exported
+from kokoro_ane.runtimes.exported import exported, styled
 from kokoro_ane.runtimes.files import render
-from kokoro_ane.runtimes.onnx.eager_level import attach_to_eager
-from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
+from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv
 from kokoro_ane.runtimes.onnx.onnx_file import (
     NAME,
     SUFFIX,
     TOOLS,
     OnnxProgram,
     counted,
-    files_in,
     function_file,
-    int8_macs_share,
-    marked,
-    save_together,
     write,
+    write_together,
 )
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage, any_length
 from kokoro_ane.runtimes.portable import PRECISION
 from kokoro_ane.runtimes.registry import check_names
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import Place, places
+from kokoro_ane.vocoder.eager import EagerVocoder, Norm, Place, places
 from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
 from kokoro_ane.vocoder.streaming.streaming_stage import SIGNATURES
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingStage:
@@ -92,35 +84,79 @@ def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingS
 def integer_conv(conv: Conv, level: Level, place: Place) -> IntegerConv:
     """A convolution with the level's integers and range."""
     form = level.forms[place.path]
-    assert isinstance(form, Integers)  # build_file has asked
+    assert isinstance(form, Integers)  # build_file takes levels of integers only
     return IntegerConv(conv, form, level.range_of(place.path), place)
 
 
-def with_integers(prepared: Vocoder, level: Level, hidden_dim: int) -> PortableVocoder:
-    """The prepared vocoder's graph with the level's integers; convolutions with int8 inputs are
-    products of integers.
+def with_integers(prepared: Vocoder, level: Level) -> EagerVocoder:
+    """The prepared vocoder's eager network with the level's integers; convolutions with int8 inputs
+    are products of integers.
     """
-    portable = PortableVocoder(prepared, hidden_dim)
-    for name, place in places(portable.eager).items():
+    eager = styled(prepared)
+    for name, place in places(eager).items():
         if place.path in level.ranges:
             conv = prepared.get_submodule(place.path)
             assert isinstance(conv, Conv), place.path
-            replace_module(portable.eager, name, integer_conv(conv, level, place))
-    attach_to_eager(portable.eager, prepared, level)
-    return portable
+            replace_module(eager, name, integer_conv(conv, level, place))
+    attach_to_eager(eager, prepared, level)
+    return eager
 
 
-def long_convolutions(vocoder: PortableVocoder) -> list[str]:
-    """Those of the last stage, whose inputs leave the cache (runtimes/onnx/integer_conv.py), by
-    path.
+class Divided(StoredWeight):
+    """A stored weight whose input channels are divided by the factors of the layer before. Integers
+    of the quotient would have channels of very different sizes in one row (16.6 dB on real Kokoro).
     """
-    return [
-        name
-        for name, module in vocoder.named_modules()
-        if isinstance(module, IntegerConv)
-        and isinstance(module.envelope, TimeVaryingScale)
-        and module.envelope.columns == max(FACTORS)
+
+    inverse: Tensor
+
+    def __init__(self, form: StoredWeight, divisor: Tensor) -> None:
+        super().__init__(form.label, half=False)
+        self.form = form
+        self.register_buffer("inverse", (1 / divisor.double()).float().view(1, -1, 1, 1))
+
+    def forward(self, _: Tensor | None = None) -> Tensor:
+        weight: Tensor = self.form() * self.inverse
+        return weight
+
+
+def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
+    """Give the layers of `eager`, which was made from `vocoder`, the level's forms. Those with int8
+    inputs are left to the caller.
+    """
+    for name, place in places(eager).items():
+        form = level.forms.get(place.path)
+        if form is None or place.path in level.ranges:
+            continue
+        form, alpha = form.times(place.outer), place.alpha
+        if alpha is not None and bool((alpha == alpha[0]).all()):
+            form, alpha = form.times(1 / float(alpha[0])), None
+        store(eager.get_submodule(name), form if alpha is None else Divided(form, alpha))
+    _attach_styles(eager, vocoder, level)
+
+
+def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
+    """The one product of all styles: the affines' rows, times what Snake multiplies."""
+    rows: list[Integers] = []
+    factors: list[Tensor] = []
+    for norm, path in _norms(eager):
+        form = level.forms.get(f"{path}.fc") or rows_of(vocoder.get_submodule(f"{path}.fc"))
+        assert isinstance(form, Integers)  # this runtime has levels of integers only
+        rows.append(form)
+        factors.append(norm.scale)
+    every = torch.cat([factor.repeat(2) for factor in factors])[:, None]  # [rows, 1]
+    values = torch.cat([form.values.flatten(1) for form in rows])  # [rows, style_dim]
+    scale = torch.cat([form.scale.flatten(1) for form in rows]).double() * every
+    store(eager, Integers(values.numpy(), scale.float().numpy(), "style_weight"), "style_weight")
+
+
+def _norms(eager: EagerVocoder) -> list[tuple[Norm, str]]:
+    """Norms in the order of their rows, each with its path in the vocoder."""
+    norms = [
+        (module, name.replace(".convs", ".adain").removesuffix(".norm"))
+        for name, module in eager.named_modules()
+        if isinstance(module, Norm)
     ]
+    return sorted(norms, key=lambda entry: entry[0].begin)
 
 
 CHECK_FRAMES = 40
@@ -151,55 +187,29 @@ def build_file(
         described,
     ):
         level = level_for(method, checkpoint, build)
-        write_into = written_folder if layout in STREAMED else written_file
-        compression = write_into(level, checkpoint, aside)
+        write_level(level, checkpoint, layout, aside)
         figure = checked(method, checkpoint, parent, aside)
-        child = _manifest(parent, method, aside, compression, figure).save(described)
+        child = replace(
+            parent,
+            method=method.name,
+            parent_sha256=parent.package_sha256,
+            tools=tool_versions(TOOLS),
+            checks={"figures": [asdict(figure)]},
+            operations=counted(aside),
+            compression=level.as_dict(),
+            **describe_package(aside),
+        ).save(described)
     return parent, replace(child, path=path)
 
 
-def written_file(level: Level, checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
-    """Export the level's file; what was done, for the manifest."""
-    import onnx
-
+def write_level(level: Level, checkpoint: Checkpoint, layout: str, path: Path) -> None:
+    """Export the level's file; in the streaming layout a folder of functions."""
     prepared = level.prepared(Vocoder.of(checkpoint))
-    vocoder = with_integers(prepared, level, checkpoint.config.hidden_dim)
-    write(exported(vocoder, checkpoint.config), path)
-    model = onnx.load(path)
-    for name in long_convolutions(vocoder):
-        in_blocks(model, name)
-    done = _done(level, vocoder, [model])
-    onnx.save(model, path)
-    return done
-
-
-def written_folder(level: Level, checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
-    """The same of the streaming layout's functions."""
-    import onnx
-
-    path.mkdir()
-    prepared = level.prepared(Vocoder.of(checkpoint))
-    stage = integer_functions(OnnxStreamingStage.of(checkpoint, prepared), level)
-    for name in SIGNATURES:
-        write(stage.function(name), function_file(path, name))
-    models = {file.stem: onnx.load(file) for file in files_in(path)}
-    done = _done(level, nn.ModuleList(stage.modules.values()), models.values())
-    # takes the weights out of the models
-    save_together(models, path)
-    return done
-
-
-def _done(
-    level: Level, modules: nn.Module, models: "Collection[onnx.ModelProto]"
-) -> dict[str, Any]:
-    """For the manifest; models with products of integers are marked."""
-    integers = sum(map(marked, models))
-    forms = sum(isinstance(module, Integers) for module in modules.modules())
-    return level.as_dict() | {
-        "compressed_ops": forms + integers,
-        "int8_inputs": integers,
-        "int8_macs_share": int8_macs_share(models),
-    }
+    if layout in STREAMED:
+        stage = integer_functions(OnnxStreamingStage.of(checkpoint, prepared), level)
+        write_together({name: stage.function(name) for name in SIGNATURES}, path)
+    else:
+        write(exported(with_integers(prepared, level), checkpoint.config), path)
 
 
 def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:
@@ -225,19 +235,3 @@ def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path
         )
     name = f"SNR against fp32, {speech.frames} frames of a calibration sentence"
     return all_held([Check(name, value, method.check_snr_db, at_least=True)])[0]
-
-
-def _manifest(
-    parent: Manifest, method: Method, path: Path, compression: dict[str, Any], figure: Check
-) -> Manifest:
-    """The parent's contract with this method's provenance, counts and figures."""
-    return replace(
-        parent,
-        method=method.name,
-        parent_sha256=parent.package_sha256,
-        tools=tool_versions(TOOLS),
-        checks={"figures": [asdict(figure)]},
-        operations=counted(path),
-        compression=compression,
-        **describe_package(path),
-    )

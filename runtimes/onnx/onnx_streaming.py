@@ -4,8 +4,8 @@ no mask, checked against PyTorch.
     (manifest,) = build(OnnxStreamingStage.of(checkpoint), Path("build"), FOLDER)
     # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder
 
-The modules are those of the package (vocoder/streaming), but where they measure they measure all of
-the columns that they are given.
+The modules are those of the package (vocoder/streaming), but their statistics are of all columns of
+the input.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,7 @@ from kokoro_ane.runtimes.onnx.onnx_file import (
     TOOLS,
     OnnxProgram,
     function_file,
-    save_together,
-    write,
+    write_together,
 )
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -67,8 +66,8 @@ from kokoro_ane.vocoder.streaming.streaming_stage import (
 
 
 class MeasuringConv(AffineConv):
-    """AffineConv that normalizes what it reads by all of its columns, and is told the style's gain
-    and shift.
+    """AffineConv that normalizes its input by the statistics of all columns; the style's gain and
+    shift are inputs.
     """
 
     def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
@@ -77,7 +76,7 @@ class MeasuringConv(AffineConv):
 
 
 class WholeDecoder(DecoderFunction):
-    """DecoderFunction where every column is the utterance's."""
+    """DecoderFunction of an utterance without padding."""
 
     def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """See DecoderFunction."""
@@ -85,9 +84,7 @@ class WholeDecoder(DecoderFunction):
 
 
 class WholeUtterance(UtteranceFunction):
-    """UtteranceFunction where every column is the utterance's; the mask among its features is not
-    read.
-    """
+    """UtteranceFunction of an utterance without padding. The mask in its features is not read."""
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """See UtteranceFunction."""
@@ -97,7 +94,7 @@ class WholeUtterance(UtteranceFunction):
 
 
 def measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
-    """A copy of a function that measures all of its columns, as `kind`."""
+    """A copy of a function as `kind`, whose norms measure all columns."""
     function = baked(function)
     function.__class__ = kind
     for module in function.modules():
@@ -108,19 +105,11 @@ def measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
 
 def _written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
     """Write a folder of functions and open what was written."""
-    import onnx
-
-    path.mkdir()
-    models = {}
-    for name in part.functions:
-        # weights stay in each file until all functions are known
-        file = function_file(path, name)
-        write(stage.function(name), file)
-        models[name] = onnx.load(file)
-    save_together(models, path)
+    functions = {name: stage.function(name) for name in part.functions}
+    write_together(functions, path)
     return {
-        name: OnnxProgram(function_file(path, name), stage.function(name).outputs)
-        for name in part.functions
+        name: OnnxProgram(function_file(path, name), function.outputs)
+        for name, function in functions.items()
     }
 
 
@@ -128,7 +117,7 @@ FOLDER = Kind(SUFFIX, TOOLS, _written, package_of_ours)
 
 
 def any_length() -> Lengths:
-    """Of these functions."""
+    """The lengths of these functions."""
     return Lengths.up_to(DEFAULT_BUCKETS[-1], MEASURED, SIZES)
 
 
@@ -163,7 +152,7 @@ class OnnxStreamingStage(PortableStage):
 
     @cached_property
     def modules(self) -> dict[str, nn.Module]:
-        """What is exported, by function."""
+        """The exported modules by function."""
         modules = self.twin.modules
         return {
             DECODER: measuring(modules[DECODER], WholeDecoder),
@@ -172,7 +161,7 @@ class OnnxStreamingStage(PortableStage):
         }
 
     def function(self, name: str) -> PortableFunction:
-        """See PackageStage."""
+        """A function to export."""
         inputs, outputs = SIGNATURES[name]
         rows, column = self.twin.channels_of(name)
         example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, column, 1, 1)
@@ -187,8 +176,8 @@ class OnnxStreamingStage(PortableStage):
         )
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
-        """A short utterance against the vocoder, a long one in two cuts against the windows, both
-        in float64, from which PyTorch's own float32 is 98 dB away.
+        """The SNR of a short utterance against the vocoder, and of a long one in two cuts against
+        the windows in PyTorch. The references are in float64, 98 dB from PyTorch's own float32.
         """
         speech = self.twin.speech
         short = excerpt(speech, 0, SHORT_FRAMES)

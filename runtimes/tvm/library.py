@@ -23,47 +23,45 @@ from kokoro_ane.runtimes.portable import PortableFunction
 
 NAME, SUFFIX = "tvm", ".so"
 TOOLS: tuple[str, ...] = ("torch", "apache-tvm", "numpy")
-# what the project was run with: pyproject.toml
-MADE_WITH = "0.27.0.post1"
+# the version that the project was run with, as in pyproject.toml; it stands in for none installed
+TESTED_VERSION = "0.27.0.post1"
 MAIN = "main"
-SMALL_TILE = (16, 4)
-# of x86-64: what a processor must have for it, and a convolution's tile in its registers: values of
-# time, outputs
+# levels of x86-64: the flags that a processor must have, and the values of time and the outputs
+# that a convolution keeps in its registers
 LEVELS = {
     "x86-64-v4": (
         {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "bmi2"},
-        (48, 8),
+        (32, 8),
     ),
-    "x86-64-v3": ({"avx2", "fma", "bmi2", "f16c", "movbe"}, SMALL_TILE),
+    "x86-64-v3": ({"avx2", "fma", "bmi2", "f16c", "movbe"}, (16, 4)),
+    "x86-64": (set[str](), (16, 4)),
 }
+# of other processors
+SMALL_TILE = (16, 4)
 
 
-def processor(described: str, machine: str) -> str:
-    """The level of x86-64 that a /proc/cpuinfo shows, "" for none; the machine's own name
-    elsewhere.
+def processor(cpuinfo: str, machine: str) -> str:
+    """The highest level of x86-64 that the text of /proc/cpuinfo shows; elsewhere the machine's
+    name.
     """
     if machine not in ("x86_64", "AMD64"):
         return machine
-    flags = set(
-        next((line for line in described.splitlines() if line.startswith("flags")), "").split()
-    )
-    return next((level for level, (needed, _) in LEVELS.items() if needed <= flags), "x86-64")
+    lines = [line for line in cpuinfo.splitlines() if line.startswith("flags")]
+    flags = set(" ".join(lines[:1]).split())
+    return next(level for level, (needed, _) in LEVELS.items() if needed <= flags)
 
 
-def _here() -> str:
-    listed = Path("/proc/cpuinfo")
-    return processor(listed.read_text() if listed.is_file() else "", platform.machine())
-
-
-def _version() -> str:
+def installed_version() -> str:
+    """TVM's version."""
     try:
         return version("apache-tvm")
     except PackageNotFoundError:
-        return MADE_WITH
+        return TESTED_VERSION
 
 
-PROCESSOR = _here()
-TARGET = f"TVM {_version()}, {PROCESSOR}"
+CPUINFO = Path("/proc/cpuinfo")
+PROCESSOR = processor(CPUINFO.read_text() if CPUINFO.is_file() else "", platform.machine())
+TARGET = f"TVM {installed_version()}, {PROCESSOR}"
 
 
 def write(function: PortableFunction, path: Path) -> None:
@@ -73,13 +71,13 @@ def write(function: PortableFunction, path: Path) -> None:
 
     from kokoro_ane.runtimes.tvm.tvm_import import imported
 
-    _, (tile, rows) = LEVELS.get(PROCESSOR, (set(), SMALL_TILE))
-    # a product and a sum may become one operation
-    made_for = {"kind": "llvm", "fast-math-contract": True} | (
-        {"mcpu": PROCESSOR} if PROCESSOR.startswith("x86-64") else {}
-    )
-    module = relax.transform.DeadCodeElimination()(imported(function, tile, rows))
-    relax.build(module, tvm.target.Target(made_for)).export_library(str(path))
+    _, tile = LEVELS.get(PROCESSOR, (None, SMALL_TILE))
+    # a product and a sum may become one operation, and a sum may be divided into lanes
+    target: dict[str, Any] = {"kind": "llvm", "fast-math-contract": True, "fast-math-reassoc": True}
+    if PROCESSOR in LEVELS:
+        target["mcpu"] = PROCESSOR
+    module = relax.transform.DeadCodeElimination()(imported(function, tile))
+    relax.build(module, tvm.target.Target(target)).export_library(str(path))
 
 
 class TvmProgram:
@@ -114,5 +112,5 @@ open_file = TvmProgram
 
 
 def counts_of(_: TvmProgram) -> dict[str, int]:
-    """Its entries: what was compiled has no operations any more."""
+    """Its entries: compiled code has no operations that could be counted."""
     return {MAIN: 1}

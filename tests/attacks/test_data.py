@@ -29,8 +29,7 @@ from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.pipeline.assembly import read_assembly
 from kokoro_ane.pipeline.decision_file import decision_for, model_card
 from kokoro_ane.pipeline.vector_files import load_index
-from kokoro_ane.quantize.locator import find_package
-from kokoro_ane.quantize.methods import method_named
+from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.recipe import load_recipe
 from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
@@ -315,7 +314,7 @@ def test_a_manifest_of_another_method(tiny_build, tiny_checkpoint, tmp_path):
     name = "KokoroVocoder-tiny-padded"
     shutil.copy2(build / f"{name}-fp16.json", build / f"{name}-w8.json")
     with refused("says method 'padded-fp16', expected 'padded-w8'"):
-        find_package(build, tiny_checkpoint, method_named("w8"), "padded")
+        Request(tiny_checkpoint, build, "w8", "padded").verified()
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of this harness
 # What takes long: the command has gone to work.
 LONG = """
     core.builder.convert quantize.compress.level_of quantize.measure.LayerTrials.of
-    runtimes.onnx.onnx_levels.written_file pipeline.intermediates.upstream_run
+    runtimes.onnx.onnx_levels.write_level pipeline.intermediates.upstream_run
     eval.negative_controls.ControlTrials eval.execution.Workers.measure quantize.speech.check_speech
     pipeline.bundle_files.write_text_tables core.kokoro_int8.cache._decode
     core.kokoro_int8.packages.decode

@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.layers import Conv, ConvTranspose, with_zero_taps
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
@@ -33,6 +31,7 @@ from tests.commands import printed, refused
 from tests.parity import input_factor
 from tests.runtimes.test_portable import files_of, spoken
 
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
@@ -61,7 +60,6 @@ class TestFiles:
         from kokoro_ane.eval.execution import arithmetic, opened
         from kokoro_ane.quantize.speech import check_speech
         from kokoro_ane.runtimes.registry import judged_manifest
-        from kokoro_ane.vocoder.decoder import Vocoder
         from kokoro_ane.vocoder.render import render_reference
 
         request = Request(tiny_checkpoint, build, "fp32")
@@ -70,19 +68,10 @@ class TestFiles:
         assert method.name == "fp32"
         assert how.startswith("onnx-1.")
         assert arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
-        assert (
-            snr_db(
-                render_reference(Vocoder.of(tiny_checkpoint), speech),
-                opened(manifest.path, how).render(speech),
-            )
-            >= 100
-        )
-        refused(
-            "--precision ane_numerics is of the executed packages",
-            arithmetic,
-            "onnx",
-            "ane_numerics",
-        )
+        reference = render_reference(Vocoder.of(tiny_checkpoint), speech)
+        assert snr_db(reference, opened(manifest.path, how).render(speech)) >= 100
+        with refused("--precision ane_numerics is of the executed packages"):
+            arithmetic("onnx", "ane_numerics")
         with refused("--runtime torch is what levels are judged against"):
             judged_manifest("torch", request, build_package)
 
@@ -92,8 +81,9 @@ class TestFiles:
         source = str(tiny_checkpoint.folder)
         request = Request(tiny_checkpoint, tmp_path, "w8", source=source)
         _, manifest = judged_manifest("onnx", request, build_package)
-        told = capsys.readouterr().err.splitlines()[1:]  # behind why it is padded
-        assert [line.partition(" is not built yet")[0] for line in told] == [
+        # after the line that says why the layout is padded
+        lines = capsys.readouterr().err.splitlines()[1:]
+        assert [line.partition(" is not built yet")[0] for line in lines] == [
             f"KokoroVocoder-tiny-onnx-padded-{level}" for level in ("fp32", "w8")
         ]
         assert manifest.method == "w8"
@@ -101,28 +91,11 @@ class TestFiles:
         with refused("has hash .* its manifest says"):  # never built over
             judged_manifest("onnx", request, build_package)
 
-    def test_facts_of_a_file_are_its_own(self, tiny_checkpoint, build):
-        from kokoro_ane.eval.facts import facts_of
-
-        manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-padded-fp32.json")
-        facts = facts_of(manifest)
-        assert facts.int8_macs_share == 0
-        assert facts.operations["Conv"] > 10
-        assert facts.stored_bytes["float"] > 0.9 * facts.bytes / 2
-
     def test_bundle_of_onnx_files(self, tiny_checkpoint, build, tmp_path, capsys):
         from kokoro_ane.pipeline.bundle import main as bundle
 
-        out = tmp_path / "tiny-onnx"
-        assert (
-            bundle(
-                (
-                    f"--runtime onnx --checkpoint {tiny_checkpoint.folder} --build "
-                    f"{build} --out {out}"
-                ).split()
-            )
-            == 3
-        )
+        out, source = tmp_path / "tiny-onnx", f"--checkpoint {tiny_checkpoint.folder}"
+        assert bundle(f"--runtime onnx {source} --build {build} --out {out}".split()) == 3
         assert printed(capsys)["tensors"] > 40
         assert len(list((out / "packages").glob("*.onnx"))) == 3
         assert "Kokoro text-to-speech for ONNX Runtime: tiny, fp32" in (
@@ -132,73 +105,54 @@ class TestFiles:
         manifest.write_bytes(manifest.read_bytes()[:-1] + b"\0\0")
         assert bundle(["--verify", str(out)]) == 2
         assert "was changed after the bundle was written" in capsys.readouterr().err
-        flags = f"--runtime torch --checkpoint {tiny_checkpoint.folder} --out {tmp_path}/tiny-t"
-        assert bundle(flags.split()) == 2
+        assert bundle(f"--runtime torch {source} --out {tmp_path}/tiny-t".split()) == 2
         assert "--runtime torch has no files: it reads the checkpoint" in capsys.readouterr().err
 
-    def test_w8_keeps_the_audio_and_a_quarter_of_the_weights(
-        self, tiny_checkpoint, build, tmp_path
+    @pytest.mark.parametrize(
+        ("level", "integers", "least_db", "most_db"),
+        [("w8", False, 20, 80), ("w8a8", True, 10, 60)],
+    )
+    def test_a_level_is_built_opened_and_described(
+        self, tiny_checkpoint, build, tmp_path, monkeypatch, level, integers, least_db, most_db
     ):
-        """The small file is opened, judged and refused as the large one is."""
-        from kokoro_ane.eval.facts import facts_of
-        from kokoro_ane.pipeline.apply import main as quantize
-
-        copy = Path(shutil.copytree(build, tmp_path / "build"))
-        flags = (
-            f"--method w8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
-        ).split()
-        assert quantize(flags) == 0
-        require_genuine(Manifest.load(copy / "KokoroVocoder-tiny-onnx-padded-w8.json"), "padded-w8")
-        facts = facts_of(Manifest.load(copy / "KokoroVocoder-tiny-onnx-padded-w8.json"))
-        assert facts.stored_bytes["int8"] > facts.stored_bytes["float"] / 4
-        assert facts.int8_macs_share == 0
-        reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
-        small = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8")).vocoder
-        waveform = small.run(reference["features"], reference["style"], reference["asr"].shape[-1])
-        assert 20 < snr_db(reference["waveform"], waveform) < 80
-        (copy / "KokoroVocoder-tiny-onnx-padded-w8.json").unlink()
-        with refused("run `kokoro-ane quantize --method w8 .*--runtime onnx`"):
-            open_runtime("onnx", Request(tiny_checkpoint, copy, "w8"))
-        assert quantize([*flags[:1], "p6", *flags[2:]]) == 2
-
-    def test_w8a8_multiplies_integers_and_says_so(
-        self, tiny_checkpoint, build, tmp_path, monkeypatch
-    ):
-        """Built, opened and described like the others; the chain speaks with it. A processor that
-        loses bits refuses it; opened nevertheless, there is more noise.
+        """A processor that loses bits refuses integer products; opened nevertheless, there is more
+        noise.
         """
-        import onnx
-
         from kokoro_ane.eval.facts import facts_of
         from kokoro_ane.pipeline.apply import main as quantize
 
-        copy = Path(shutil.copytree(build, tmp_path / "build"))
-        flags = (
-            f"--method w8a8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
-        ).split()
-        if not onnx_file.are_exact():
-            assert quantize(flags) == 2
+        copied = Path(shutil.copytree(build, tmp_path / "build"))
+        flags = f"--runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copied}".split()
+        if integers and not onnx_file.are_exact():
+            assert quantize(["--method", level, *flags]) == 2
             monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
-        assert quantize(flags) == 0
-        manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-padded-w8a8.json")
-        require_genuine(manifest, "padded-w8a8")
-        for name in ("w8", "fp32"):
+        assert quantize(["--method", level, *flags]) == 0
+        path = copied / f"KokoroVocoder-tiny-onnx-padded-{level}.json"
+        manifest = Manifest.load(path)
+        require_genuine(manifest, f"padded-{level}")
+        for name in sorted({"fp32", "w8", "w8a8"} - {level}):
             with refused(f"which is not padded-{name}: renamed"):
                 require_genuine(dataclasses.replace(manifest, method=name), f"padded-{name}")
         facts = facts_of(manifest)
-        assert facts.int8_macs_share > 0.5
-        assert facts.operations["ConvInteger"] == manifest.compression["int8_inputs"] > 20
-        assert {entry.key for entry in onnx.load(manifest.package_path).metadata_props} == {
-            onnx_file.INTEGERS
-        }
-        reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
-        whole = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8a8")).vocoder
-        waveform = whole.run(reference["features"], reference["style"], reference["asr"].shape[-1])
-        assert 10 < snr_db(reference["waveform"], waveform) < 60
+        assert facts.stored_bytes["float"] > facts.bytes / 8
+        assert sum(facts.stored_bytes.values()) > 0.9 * facts.bytes / 2
+        products = facts.operations.get(onnx_file.INTEGER_PRODUCT, 0)
+        assert products == manifest.compression["int8_inputs"]
+        assert (products > 20) == (facts.int8_macs_share > 0.5) == integers
+        marks = {entry.key for entry in onnx.load(manifest.package_path).metadata_props}
+        assert marks == ({onnx_file.INTEGERS} if integers else set())
+        reference = spoken(tiny_checkpoint, copied, "onnx", "abt de, fɡh.")
+        vocoder, frames = (
+            open_runtime("onnx", Request(tiny_checkpoint, copied, level)).vocoder,
+            reference["asr"].shape[-1],
+        )
+        waveform = vocoder.run(reference["features"], reference["style"], frames)
+        assert least_db < snr_db(reference["waveform"], waveform) < most_db
+        path.unlink()
+        with refused(f"run `kokoro-ane quantize --method {level} .*--runtime onnx`"):
+            open_runtime("onnx", Request(tiny_checkpoint, copied, level))
+        assert quantize(["--method", "p6", *flags]) == 2
 
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
 
 INNER, OUT = 12, 20
 
@@ -267,19 +221,7 @@ def test_what_the_graph_has_folded_is_put_back():
     assert snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
 
 
-def make_unsigned(path):
-    """Change a file's inputs from int8 to uint8 around 128. ONNX Runtime sums such products without
-    loss on any processor, but hardly faster than floats.
-    """
-    model = onnx.load(path)
-    constants = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"]
-    for tensor in (*model.graph.initializer, *constants):
-        if tensor.data_type == onnx.TensorProto.INT8:
-            zeros = onnx.numpy_helper.to_array(tensor) + np.uint8(128)
-            tensor.CopyFrom(onnx.numpy_helper.from_array(zeros.astype(np.uint8), tensor.name))
-    onnx.save(model, path)
-
-
+@pytest.mark.skipif(not onnx_file.are_exact(), reason="this processor opens no such file")
 @pytest.mark.parametrize("kind", KINDS)
 def test_onnx_runtime_computes_it_at_every_length(kind, tmp_path):
     conv, size = conv_of(kind, seed=1)
@@ -291,8 +233,6 @@ def test_onnx_runtime_computes_it_at_every_length(kind, tmp_path):
     nodes = [node.op_type for node in onnx.load(tmp_path / "conv.onnx").graph.node]
     assert nodes.count("ConvInteger") == 1
     assert "QuantizeLinear" in nodes
-    if not onnx_file.are_exact():
-        make_unsigned(tmp_path / "conv.onnx")
     program = onnx_file.OnnxProgram(tmp_path / "conv.onnx", ("y",))
     for steps in LENGTHS:
         x = torch.randn(1, INNER, 1, steps)
@@ -318,83 +258,27 @@ def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint):
         assert torch.allclose(eager.get_submodule(name).weight, weight, rtol=1e-5), name
 
 
-def probe():
-    helper, kinds, shape = onnx.helper, onnx.TensorProto, (1, onnx_file.CHANNELS, 1, 1)
-    weights = np.full((onnx_file.CHANNELS, *shape[1:]), onnx_file.LARGEST_WEIGHT, np.uint8)
-    stored = {"w": weights, "z": np.int8(0), "m": np.uint8(onnx_file.MIDDLE)}
-    tensors = [
-        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in stored.items()
-    ]
-    ends = (
-        [helper.make_tensor_value_info(*end, shape)]
-        for end in (("x", kinds.INT8), ("y", kinds.INT32))
-    )
-    graph = helper.make_graph(
-        [helper.make_node("ConvInteger", ["x", "w", "z", "m"], ["y"])], "probe", *ends, tensors
-    )
-    model = helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid("", onnx_file.OPSET)],
-        ir_version=8,
-        producer_name="kokoro-ane",
-    )
-    return model.SerializeToString()
-
-
 def test_a_processor_that_saturates_is_refused(tmp_path, monkeypatch):
-    """A file that says nothing of integers opens there; one that has their products is refused in
-    one line.
+    """The probe is the largest product of uint8 weights and int8 inputs. Where its sums are wrong,
+    a file without integer products opens, and one with them is refused in one line.
     """
-    assert (
-        Path(onnx_file.__file__).with_name("data").joinpath("integer_probe.onnx").read_bytes()
-        == probe()
-    )
-    model = onnx.load_from_string(probe())
-    onnx.save(model, tmp_path / "plain.onnx")
+    plain = Path(onnx_file.__file__).with_name("data") / "integer_probe.onnx"
+    model = onnx.load(plain)
+    weights = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    assert [node.op_type for node in model.graph.node] == [onnx_file.INTEGER_PRODUCT]
+    assert (weights["w"] == onnx_file.LARGEST_WEIGHT).all()
+    assert (weights["m"], weights["z"]) == (onnx_file.MIDDLE, 0)
     onnx.helper.set_model_props(model, {onnx_file.INTEGERS: "1"})
-    onnx.save(model, tmp_path / "whole.onnx")
+    marked = tmp_path / "marked.onnx"
+    onnx.save(model, marked)
     if onnx_file.are_exact():
-        onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
-    monkeypatch.setattr(
-        onnx_file, "sums", lambda: np.full((1, 64, 1, 1), -64 * 32768 // 2, np.int32)
-    )
+        onnx_file.OnnxProgram(marked, ("y",))
+    saturated = np.full((1, onnx_file.CHANNELS, 1, 1), -64 * 32768 // 2, np.int32)
+    monkeypatch.setattr(onnx_file, "sums", lambda: saturated)
     onnx_file.are_exact.cache_clear()
     try:
-        onnx_file.OnnxProgram(tmp_path / "plain.onnx", ("y",))
+        onnx_file.OnnxProgram(plain, ("y",))
         with refused("loses bits of their sums on this processor: use w8 or fp32"):
-            onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
+            onnx_file.OnnxProgram(marked, ("y",))
     finally:
         onnx_file.are_exact.cache_clear()
-
-
-@pytest.mark.parametrize("biased", [True, False])
-def test_blocks_are_the_same_bits_at_every_length(biased, tmp_path):
-    from kokoro_ane.runtimes.onnx.integer_conv import BLOCK, in_blocks
-    from kokoro_ane.runtimes.onnx.onnx_file import int8_macs_share, operations
-
-    conv, size = conv_of("following", seed=2)
-    module = nn.Sequential(
-        nn.Conv2d(INNER, INNER, 1), integer_conv(conv, size, Place("x", centred=not biased))
-    )
-    axes = {"x": {3: "columns"}, "y": {3: "steps"}}
-    onnx_file.write(
-        PortableFunction(module, (torch.randn(1, INNER, 1, 100),), ("x",), ("y",), axes, {}),
-        tmp_path / "whole.onnx",
-    )
-    model = onnx.load(tmp_path / "whole.onnx")
-    before = operations(model), int8_macs_share([model])
-    in_blocks(model, "1")
-    onnx.checker.check_model(model, full_check=True)
-    onnx.save(model, tmp_path / "blocks.onnx")
-    assert operations(model)["Loop"] == 1
-    assert operations(model)["ConvInteger"] == before[0]["ConvInteger"] == 1
-    assert int8_macs_share([model]) == before[1] > 0.9
-    whole, blocks = (
-        onnx_file.OnnxProgram(tmp_path / f"{name}.onnx", ("y",)) for name in ("whole", "blocks")
-    )
-    for steps in (1, 21, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7):
-        x = torch.randn(1, INNER, 1, steps).numpy()
-        assert np.array_equal(whole({"x": x})["y"], blocks({"x": x})["y"]), steps
-    pytest.raises(CheckFailed, in_blocks, model, "0").match(
-        "0 is no convolution of integers with an envelope: nothing"
-    )

@@ -12,19 +12,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-import torch
 
 from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.steps import run_steps
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, begin
 from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.coreml import units_for
-from kokoro_ane.runtimes.onnx.onnx_file import OnnxProgram
-from kokoro_ane.runtimes.registry import check_runtime, default_runtime, open_runtime
+from kokoro_ane.runtimes.registry import (
+    RUNTIMES,
+    check_runtime,
+    default_runtime,
+    module_of,
+    open_runtime,
+)
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
 from tests.builds import once, uninstall
 from tests.commands import parsed, ran, refused
@@ -84,9 +89,14 @@ def needs(package):
 LIBRARIES = {
     "onnx": ("onnxruntime", "ONNX opset 99"),
     "tvm": ("tvm", "TVM 0.26.0, x86-64-v3"),
-    "executorch": ("executorch", ""),
+    "executorch": ("executorch", "ExecuTorch 1.4, XNNPACK"),
 }
-FILES = [pytest.param("onnx", marks=needs("onnxruntime")), pytest.param("tvm", marks=needs("tvm"))]
+# a build for ExecuTorch takes minutes
+SLOW = {"executorch": [pytest.mark.slow]}
+FILES = [
+    pytest.param(runtime, marks=[needs(library), *SLOW.get(runtime, [])])
+    for runtime, (library, _) in LIBRARIES.items()
+]
 
 
 @pytest.mark.parametrize("runtime", FILES)
@@ -189,14 +199,15 @@ def test_a_voice_that_only_pytorch_reads_is_one_line(tiny_checkpoint, build, tmp
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unreadable_file_is_one_line(tmp_path):
-    (tmp_path / "x.onnx").write_bytes(b"not a graph")
-    refused(r"x\.onnx is not read by ONNX Runtime", OnnxProgram, tmp_path / "x.onnx", ("waveform",))
+@pytest.mark.parametrize("runtime", FILES)
+def test_an_unreadable_file_is_one_line(runtime, tmp_path):
+    module, path = module_of(runtime).module, tmp_path / "x"
+    path.write_bytes(b"no program")
+    refused(f"x is not read by {RUNTIMES[runtime].title}", module.open_file, path, (), ())
 
 
 def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint, tmp_path, monkeypatch):
-    """A graph whose norm has lost the style's gain."""
-
+    """A graph whose norm takes a wrong gain."""
     from kokoro_ane.runtimes.exported import StyledNorm
 
     true = StyledNorm.forward
@@ -213,10 +224,6 @@ def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint, tmp_path, 
 
 
 FLAGS = ["abt de, fɡh.", *"--phonemes --seed 3".split()]
-
-
-def rendered(vocoder, inputs):
-    return vocoder.run(vocoder.pack(inputs), inputs.style[:, :, None, None], inputs.frames).numpy()
 
 
 def said(tiny_checkpoint, tiny_build, out, *more):
@@ -242,31 +249,20 @@ class TestPackages:
     @pytest.mark.parametrize(("method", "limit_db"), [("fp32", 100.0), ("fp16", 45.0)])
     def test_on_the_same_features(self, tiny_checkpoint, tiny_build, method, limit_db):
         """Vocoder against vocoder: durations, F0 and spectrum shared."""
-        frames, generator = 37, torch.Generator().manual_seed(0)
-        opened = {
-            name: open_runtime(name, Request(tiny_checkpoint, tiny_build, method))
-            for name in ("torch", "mlprogram")
-        }
-        source, f0_hz = opened["mlprogram"].vocoder.source, torch.full((1, 2 * frames), 150.0)
-        noise = torch.randn(1, 600 * frames, 9, generator=generator).numpy()
-        spectrum = torch.from_numpy(source.spectrum(f0_hz.numpy(), noise)).float()
-        draw = [
-            torch.randn(1, *shape, generator=generator) * 0.3
-            for shape in ((16, frames), (2 * frames,), (128,))
-        ]
-        inputs = VocoderInputs(draw[0], f0_hz, draw[1], draw[2], spectrum)
-        one, other = (rendered(found.vocoder, inputs) for found in opened.values())
-        assert snr_db(one, other) >= limit_db
+        inputs, waveforms = check_speech(tiny_checkpoint, 37), []
+        for name in ("torch", "mlprogram"):
+            vocoder = open_runtime(name, Request(tiny_checkpoint, tiny_build, method)).vocoder
+            style = inputs.style[:, :, None, None]
+            waveforms.append(vocoder.run(vocoder.pack(inputs), style, inputs.frames).numpy())
+        assert snr_db(*waveforms) >= limit_db
 
     def test_source_of_the_manifest_is_the_checkpoints(self, tiny_checkpoint, tiny_build):
-        from kokoro_ane.core.manifest import Manifest
-
-        found = HarmonicSource.recorded(
+        recorded = HarmonicSource.recorded(
             Manifest.load(tiny_build / "KokoroVocoder-tiny-padded-fp16.json").source
         )
         twin = Vocoder.of(tiny_checkpoint).generator.m_source.host
-        assert np.array_equal(found.weights, twin.weights)
-        assert found.bias == twin.bias
+        assert np.array_equal(recorded.weights, twin.weights)
+        assert recorded.bias == twin.bias
 
     def test_a_vocoder_alone_speaks_and_says_who_encodes(
         self, tiny_checkpoint, tiny_build, tmp_path, capsys

@@ -1,10 +1,6 @@
-"""TVM: what is refused without it; and where it is installed, every kernel of ours against PyTorch
-at several lengths, and the chain.
-
-The second half needs apache-tvm (300 MB unpacked): `pip install "kokoro-ane[tvm]"`.
+"""TVM: the processors that a library is for, and every converted operation against PyTorch at
+several lengths. The latter needs apache-tvm (300 MB unpacked): `pip install "kokoro-ane[tvm]"`.
 """
-
-import importlib.util
 
 import numpy as np
 import pytest
@@ -13,15 +9,11 @@ from torch import nn
 
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.layers import NORM_EPSILON, Conv
-from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, with_operators
+from kokoro_ane.encoder.lstm import PrefixLSTM, with_operators
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.tvm.library import TvmProgram, processor, write
-from tests.commands import refused
+from tests.runtimes.test_portable import needs
 
-needs_tvm = pytest.mark.skipif(
-    importlib.util.find_spec("tvm") is None,
-    reason="apache-tvm is an extra: .ci/run installs it in an environment of its own",
-)
 V3 = "avx2 bmi2 fma f16c movbe"
 
 
@@ -37,16 +29,6 @@ V3 = "avx2 bmi2 fma f16c movbe"
 )
 def test_a_library_names_the_processors_it_is_for(flags, machine, level):
     assert processor(f"model name : x\nflags\t\t: {flags}\n", machine) == level
-
-
-@pytest.mark.parametrize("steps", [1, 2, 19])
-def test_the_operator_is_the_lstm(steps):
-    torch.manual_seed(0)
-    lstm, x = PrefixLSTM(6, 4).eval(), torch.randn(1, steps, 6)
-    replaced = with_operators(nn.ModuleList([lstm]))[0]
-    assert isinstance(replaced, OperatorLSTM)
-    with torch.no_grad():
-        assert torch.allclose(replaced(x, None), lstm(x, None), atol=1e-6)
 
 
 class OneInput(nn.Module):
@@ -87,25 +69,28 @@ class Steps(nn.Module):
         return self.linear(self.lstm(x[:, :, 0].transpose(1, 2), None))
 
 
-def kernels_of():
-    return {
-        "convolution": OneInput(
-            Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)
-        ),
-        "many_inputs": OneInput(Conv(5, 400, 3, padding=1), Conv(400, 4, 11, padding=5)),
-        "strided": OneInput(Conv(5, 6, 12, stride=6, padding=12)),
-        "transposed": OneInput(nn.ConvTranspose2d(5, 3, (1, 20), stride=(1, 10), padding=(0, 5))),
-        "transposed_odd": OneInput(nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))),
-        "snake": SnakeNorm(),
-        "steps": with_operators(Steps()),
-    }
+MODULES = {
+    "convolution": lambda: OneInput(
+        Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)
+    ),
+    "many_inputs": lambda: OneInput(Conv(5, 400, 3, padding=1), Conv(400, 4, 11, padding=5)),
+    "strided": lambda: OneInput(Conv(5, 6, 12, stride=6, padding=12)),
+    "transposed": lambda: OneInput(
+        nn.ConvTranspose2d(5, 3, (1, 20), stride=(1, 10), padding=(0, 5))
+    ),
+    "transposed_odd": lambda: OneInput(
+        nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))
+    ),
+    "snake": SnakeNorm,
+    "steps": lambda: with_operators(Steps()),
+}
 
 
-@needs_tvm
-@pytest.mark.parametrize("name", list(kernels_of()))
-def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name, tmp_path):
+@needs("tvm")
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_computes_what_pytorch_computes_at_any_length(name, tmp_path):
     torch.manual_seed(0)
-    module = kernels_of()[name].eval().requires_grad_(False)
+    module = MODULES[name]().eval().requires_grad_(False)
     function = PortableFunction(
         module, (torch.randn(1, 5, 1, 60),), ("x",), ("y",), {"x": {3: "steps"}}, {"steps": 500}
     )
@@ -113,14 +98,8 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name, tmp_path):
     program = TvmProgram(tmp_path / "x.so", ("x",), ("y",))
     for steps in (12, 60, 111, 500):
         x = torch.randn(1, 5, 1, steps) * 3
-        found = program({"x": x.numpy()})["y"]
-        assert found.shape == module(x).shape
-        assert snr_db(module.double()(x.double()).numpy(), found) > 110
+        y = program({"x": x.numpy()})["y"]
+        assert y.shape == module(x).shape
+        assert snr_db(module.double()(x.double()).numpy(), y) > 110
         module.float()
     assert np.isfinite(program({"x": np.full((1, 5, 1, 111), 217.3, np.float32)})["y"]).all()
-
-
-@needs_tvm
-def test_an_unreadable_library_is_one_line(tmp_path):
-    (tmp_path / "x.so").write_bytes(b"no library")
-    refused(r"x\.so is not read by TVM", TvmProgram, tmp_path / "x.so", (), ())

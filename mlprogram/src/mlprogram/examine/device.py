@@ -85,6 +85,13 @@ class Facts:
         )
 
 
+def chip() -> str:
+    """The processor's name in macOS, such as "Apple M4 Pro"."""
+    command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or "unknown chip"
+
+
 def load_core_ml() -> CoreML | None:
     """Core ML of this machine, or None off a Mac."""
     if sys.platform != "darwin":
@@ -92,19 +99,7 @@ def load_core_ml() -> CoreML | None:
     import coremltools as ct
     from coremltools.models.compute_plan import MLComputePlan
 
-    answer = subprocess.run(
-        ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return CoreML(
-        ct.models.MLModel,
-        MLComputePlan,
-        ct.ComputeUnit,
-        time.perf_counter,
-        answer.stdout.strip() or "unknown chip",
-    )
+    return CoreML(ct.models.MLModel, MLComputePlan, ct.ComputeUnit, time.perf_counter, chip())
 
 
 def measure(
