@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.characters import BREAK, LATIN, clean, with_breaks
 from kokoro_ane.g2p.grammar.table import Context, Known, Row, Slots
 from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, normalized
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
-from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import whole
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Language, Normalized
 from kokoro_ane.g2p.tags import markup_end

@@ -10,11 +10,10 @@ normalizer (g2p/characters.py).
 import re
 from collections.abc import Callable
 
-from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.characters import BREAK, LATIN, clean, with_breaks
 from kokoro_ane.g2p.grammar.tokens import normalized
 from kokoro_ane.g2p.languages.grammar import Grammar, whole_and_fraction
 from kokoro_ane.g2p.languages.scan import Scan, scan_of
-from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import roman_value
 from kokoro_ane.g2p.result import PUNCTUATION, Normalized
 
