@@ -102,7 +102,7 @@ def script(character: str) -> str:
 
 
 def category(character: str) -> str:
-    """Why a character is left out."""
+    """The category under which a character is left out."""
     kind = unicodedata.category(character)
     if kind[0] in "LMN":
         return f"script {script(character)}"
@@ -159,7 +159,7 @@ def replacement(kind: str, characters: str, alone: bool) -> tuple[str, str | Non
 
 
 def entity(characters: str) -> tuple[str, str | None]:
-    """&amp; -> &; what names no character of ours is markup."""
+    """The character that an entity names (&amp; -> &); an entity of another character is markup."""
     plain = html.unescape(characters).translate(TABLE)
     if len(plain) != 1 or plain == "\0":
         return (characters, None) if plain == characters else (" ", "markup")
@@ -168,8 +168,8 @@ def entity(characters: str) -> tuple[str, str | None]:
 
 
 def clean(text: str) -> Cleaned:
-    """`text` in the form the scan reads. Time is linear; ASCII without control characters comes
-    back as it is.
+    """Return the text in the form that the scan reads. Time is linear; ASCII without control
+    characters comes back as it is.
     """
     plain = text if text.isascii() else text.translate(TABLE)
     if "`" in plain:
