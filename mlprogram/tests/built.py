@@ -67,8 +67,8 @@ def op(name, **attributes):
 
 
 def program_in_words(text, builders):
-    """Builder and inputs of `operation attribute=value ... of shape`: an operation of `builders`, or
-    else of coremltools.
+    """Builder and inputs of `operation attribute=value ... of shape`: an operation of `builders`,
+    or else of coremltools.
     """
     call, _, shape = text.strip().partition(" of ")
     name, *pairs = call.split()
