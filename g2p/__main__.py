@@ -32,7 +32,7 @@ COLUMNS = ("text", "spoken", "phonemes", "source", "confidence", "place")
 
 @dataclass
 class Summary:
-    """What was said, for the last line."""
+    """Counts of what was spoken, for the last line."""
 
     sentences: int = 0
     words: int = 0
@@ -69,7 +69,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class PhonemeOptions(CommandOptions):
-    """What is read, and how."""
+    """The text to read and the options of its reader."""
 
     text: str | None = option("what to say; `-` or nothing: read stdin", None, "text", nargs="?")
     file: Path | None = option("UTF-8 text of any size")
@@ -114,7 +114,7 @@ def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
 
 
 def pieces(options: PhonemeOptions, stack: ExitStack) -> Iterable[str]:
-    """The text as given, from the argument, the file or stdin."""
+    """The text in pieces: of the argument, the file or stdin."""
     if options.text not in (None, "-"):
         return [options.text]
     if options.file is None:
@@ -156,7 +156,7 @@ def _cells(word: "Word") -> tuple[str, ...]:
 
 
 def visible(text: str) -> str:
-    """`text` that any terminal takes: lone surrogates escaped, line breaks as spaces."""
+    """The text as any terminal can print it: lone surrogates escaped, line breaks as spaces."""
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())
 
 
@@ -179,7 +179,7 @@ def reasons_of(result: "Result", g2p: "G2P") -> Iterator[str]:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    """The command itself."""
+    """Run the command and return its exit code."""
     options = parse(PhonemeOptions, "kokoro-ane g2p", __doc__, argv)
     if options.file and options.text is not None:
         raise InputError("give a text or --file, not both")

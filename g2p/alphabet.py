@@ -39,8 +39,8 @@ LONG, NASAL = "ː", "\u0303"  # one sound with what they stand behind
 
 @dataclass(frozen=True)
 class Alphabet:
-    """What one model reads and answers with: `sounds` in the order of its outputs, the first the
-    CTC blank; `vowels` among them, without stress.
+    """The symbols that one model reads and answers with: `sounds` in the order of its outputs, the
+    first the CTC blank; `vowels` among them, without stress.
     """
 
     sounds: tuple[str, ...]
@@ -67,7 +67,7 @@ class Alphabet:
         return tuple(sounds) if sounds and self.ids.keys() >= set(sounds) else None
 
     def reads(self, word: str) -> bool:
-        """Whether the model has a symbol for every character of `word`, and room for it."""
+        """Whether the model has a symbol for every character of `word`, and room for them."""
         return 0 < len(word) <= MAX_LETTERS and all(letter in self.letter_ids for letter in word)
 
     def encode(self, word: str, tag: int = 0) -> tuple[int, ...]:
@@ -76,8 +76,8 @@ class Alphabet:
 
 
 def stressable(consonants: Sequence[str], vowels: Sequence[str]) -> tuple[str, ...]:
-    """Sounds of an English alphabet: vowels with their length, each without stress and with either
-    mark.
+    """Return the sounds of an English alphabet: vowels with their length, each without stress and
+    with either mark.
     """
     marked = (mark + vowel for mark in (PRIMARY, SECONDARY) for vowel in vowels)
     return ("", *consonants, *vowels, *marked)
@@ -114,12 +114,12 @@ def folded(word: str) -> str:
 
 
 def readable(word: str) -> bool:
-    """Whether the model has a symbol for every character of `word`, and room for it."""
+    """Whether the model has a symbol for every character of `word`, and room for them."""
     return AMERICAN.reads(folded(word))
 
 
 def speakable(word: str) -> bool:
-    """Whether a `readable` word can be said at all; otherwise it is spelled out.
+    """Whether a `readable` word can be pronounced; otherwise it is spelled out.
 
     It has a vowel letter, and no more consonant letters in a row, or at its beginning, than any of
     the 183,000 words of misaki's two American lists that has a vowel letter (`borschts`,
@@ -144,7 +144,7 @@ def encode(word: str, tag: int = 0) -> tuple[int, ...]:
 
 
 def to_kokoro(phonemes: str) -> str:
-    """misaki's symbols as Kokoro v1.0 wants them: flap and glottal stop written T and t."""
+    """misaki's symbols in Kokoro v1.0's vocabulary: flap and glottal stop written T and t."""
     return phonemes.translate(KOKORO)
 
 
@@ -236,8 +236,8 @@ def dialect_of(name: str) -> Language:
 
 
 def spoken_by(voice: str) -> Language | None:
-    """What a voice of Kokoro speaks, by its name: American where the name is of another kind, None
-    for a language nobody here reads.
+    """The language that a voice of Kokoro speaks, by its name: American where the name is of
+    another kind, None for a language that is not supported.
     """
     if voice[1:3] not in ("f_", "m_"):
         return US

@@ -29,7 +29,9 @@ def sums() -> dict[str, str]:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file, of one in the folder only as it was hashed. Raises InputError."""
+    """The bytes of a file; one of the folder must have the hash that SHA256SUMS lists. Raises
+    InputError.
+    """
     found = _read(path)
     if path.is_relative_to(DATA):
         name = path.relative_to(DATA).as_posix()
@@ -47,7 +49,7 @@ def text(path: Path) -> str:
 
 
 def table(name: str) -> Any:
-    """What a JSON file of the folder holds. Raises InputError."""
+    """The content of a JSON file of the folder. Raises InputError."""
     return json.loads(text(DATA / name))
 
 

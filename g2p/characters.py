@@ -5,7 +5,8 @@ other scripts out, by name.
     cleaned.text          # the text the scan reads
     cleaned.span(0, 5)    # the same span in the original
 
-Every character of the original is in `text`, is white space, or is in `drops`.
+Every character of the original is in `text`, is white space, or is in `drops`. Line breaks that are
+heard are marked afterwards (`with_breaks`).
 """
 
 import html
@@ -101,7 +102,7 @@ def script(character: str) -> str:
 
 
 def category(character: str) -> str:
-    """Why a character is left out."""
+    """The category under which a character is left out."""
     kind = unicodedata.category(character)
     if kind[0] in "LMN":
         return f"script {script(character)}"
@@ -158,7 +159,7 @@ def replacement(kind: str, characters: str, alone: bool) -> tuple[str, str | Non
 
 
 def entity(characters: str) -> tuple[str, str | None]:
-    """&amp; -> &; what names no character of ours is markup."""
+    """The character that an entity names (&amp; -> &); an entity of another character is markup."""
     plain = html.unescape(characters).translate(TABLE)
     if len(plain) != 1 or plain == "\0":
         return (characters, None) if plain == characters else (" ", "markup")
@@ -167,8 +168,8 @@ def entity(characters: str) -> tuple[str, str | None]:
 
 
 def clean(text: str) -> Cleaned:
-    """`text` in the form the scan reads. Time is linear; ASCII without control characters comes
-    back as it is.
+    """Return the text in the form that the scan reads. Time is linear; ASCII without control
+    characters comes back as it is.
     """
     plain = text if text.isascii() else text.translate(TABLE)
     if "`" in plain:
@@ -203,3 +204,55 @@ def clean(text: str) -> Cleaned:
     starts.extend(range(position, len(plain)))
     ends.extend(range(position + 1, len(plain) + 1))
     return Cleaned("".join(pieces), starts, ends, drops)
+
+
+BREAK = "\x1e"  # white space to every pattern, and in no cleaned text: controls are left out before
+ITEM = re.compile(
+    r"[ \t]*(?:[-*+•▪◦–—>☐☑✓✔·]\s|\[["
+    r" xX]?\]\s|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)]\s|#{1,6}\s|\d[ \t]{2,})"
+)
+ENDED = re.compile(r"[.,;:!?…—–-][\"”’')\]*_`]*\s*$")
+SHORTENED = re.compile(
+    r"\b(?:Inc|Ltd|Co|Corp|St|Ave|Rd|Blvd|Dr|Ln|Ct|Pl|Jr|Sr|Esq|[ap]\.m|lbs?|oz|gal|pkgs?"
+    r"|pcs|doz|tsp|tbsp|hrs?|mins?|ea|pgs?)\.\s*$"
+)
+SHORT, FEW = 40, 3  # characters of a line, words of one
+LOWER = re.compile(r"[ \t]*[\"“'(]?[a-zß-öø-ÿ]")
+
+
+def is_break(line: str, following: str, longest: int, few: bool) -> bool:
+    """Whether the voice rests between two lines of a block whose longest line has `longest`
+    characters; `few`: every line has FEW words at most.
+    """
+    if (
+        not line.strip()
+        or not following.strip()
+        or (ENDED.search(line) and not SHORTENED.search(line))
+    ):
+        return False
+    if ITEM.match(line) or ITEM.match(following):
+        return not LOWER.match(following)  # the second line of an item goes on
+    if LOWER.match(following):
+        return few
+    first = following.split(None, 1)[0]
+    return longest <= SHORT or len(line.rstrip()) + 1 + len(first) <= longest - FEW
+
+
+def with_breaks(text: str) -> str:
+    """`text` with BREAK in the place of every line break that is heard: behind the items of a list,
+    titles, labels and the lines of an address, but not where a paragraph was wrapped. The length
+    stays, so offsets do.
+
+        with_breaks("Eggs\\nMilk")  # "Eggs" BREAK "Milk": the scan says a full stop there
+        with_breaks("a long line that goes\\non here")  # unchanged
+    """
+    if "\n" not in text:
+        return text
+    lines = text.split("\n")
+    longest = max(map(len, lines))
+    few = len(lines) > 2 and all(len(line.split()) <= FEW for line in lines)
+    joints = [
+        BREAK if is_break(line, after, longest, few) else "\n"
+        for line, after in zip(lines, lines[1:], strict=False)
+    ]
+    return "".join(line + joint for line, joint in zip(lines, [*joints, ""], strict=True))

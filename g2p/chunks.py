@@ -117,7 +117,7 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
 
 
 def chunks(result: Result, limit: int = MAX_PHONEMES, offset: int = 0) -> Iterator[Result]:
-    """`result` in pieces of at most `limit` symbols; `dropped` stays with the first. Its text
+    """Cut `result` into pieces of at most `limit` symbols; `dropped` stays with the first. Its text
     stands at `offset`, where words count from 0.
 
     Raises InputError: limit below 16.
@@ -140,7 +140,7 @@ def joined(words: Sequence[Word]) -> str:
 
 
 def word_groups(words: Sequence[Word], limit: int) -> Iterator[tuple[Word, ...]]:
-    """`words` in groups whose phonemes take at most `limit` symbols each."""
+    """Group `words` so that the phonemes of a group take at most `limit` symbols."""
     if limit < 16:
         raise InputError(f"a limit of {limit} phonemes: at least 16 are needed to hold a word")
     words = [
@@ -168,7 +168,7 @@ def _fitting(words: Sequence[Word], start: int, limit: int) -> int:
 
 
 def _rank(words: Sequence[Word], place: int) -> int:
-    """How good a group's end the word at `place` is: 3 sentence, 2 clause, 1 comma, 0 space, -1 no
+    """Rank the word at `place` as the end of a group: 3 sentence, 2 clause, 1 comma, 0 space, -1 no
     space follows.
     """
     last = words[place]
@@ -328,7 +328,9 @@ def _inside(place: int, links: list[tuple[int, int]]) -> bool:
 
 
 def ending_of(phonemes: str) -> Literal["sentence", "clause", "none"]:
-    """By the last mark, a comma included; a closing quote or bracket is looked through."""
+    """The kind of ending that the last mark makes, a comma included; a closing quote or bracket is
+    looked through.
+    """
     last = phonemes.rstrip(" " + CLOSING)[-1:]
     return (
         "sentence"
@@ -340,7 +342,7 @@ def ending_of(phonemes: str) -> Literal["sentence", "clause", "none"]:
 
 
 def speakable(phonemes: str) -> bool:
-    """Whether anything but marks and white space is in it."""
+    """Whether the phonemes hold more than marks and white space."""
     return any(symbol not in PUNCTUATION and not symbol.isspace() for symbol in phonemes)
 
 

@@ -1,5 +1,5 @@
-"""What a network of letters and sounds answers: logits of frames to sounds (connectionist temporal
-classification, Graves et al. 2006), with exactly one primary stress, and how sure the answer is.
+"""Decoding of a network's answers: logits of frames to sounds with exactly one primary stress
+(connectionist temporal classification, Graves et al. 2006), and the probability of the answer.
 
     decoded_batch(logits, [len(symbols) for symbols in words])  # [Guess(phonemes, confidence), ...]
 """
@@ -17,8 +17,8 @@ LEAST = 1e-4  # a probability nearer to 0 or 1 counts as this near
 
 
 def calibrated(guesses: Sequence[Guess], slope: float, shift: float) -> list[Guess]:
-    """The same answers with confidence p made sigmoid(slope * logit(p) + shift) (Platt 1999);
-    spelled words keep 0.
+    """Return the guesses with calibrated confidence, sigmoid(slope * logit(p) + shift) (Platt
+    1999); words to be spelled keep 0.
     """
     if (slope, shift) == (1.0, 0.0):
         return list(guesses)
@@ -31,7 +31,7 @@ def calibrated(guesses: Sequence[Guess], slope: float, shift: float) -> list[Gue
 
 
 def logit(chances: np.ndarray) -> np.ndarray:
-    """log(p / (1 - p)), with p kept LEAST away from 0 and 1."""
+    """Return log(p / (1 - p)) of probabilities that are clipped to LEAST from 0 and 1."""
     clipped = np.clip(chances, LEAST, 1 - LEAST)
     return np.log(clipped / (1 - clipped))
 
@@ -49,7 +49,7 @@ def vowel_of(alphabet: Alphabet) -> np.ndarray:
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis, in float32."""
+    """Logarithms of the softmax over the last axis, in float32."""
     shifted = logits.astype(np.float32) - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
@@ -61,7 +61,7 @@ def collapsed(path: np.ndarray) -> tuple[int, ...]:
 
 
 def legal(sounds: tuple[int, ...], alphabet: Alphabet = AMERICAN) -> bool:
-    """At least one sound; exactly one primary stress when there is a vowel."""
+    """Whether there is a sound, and exactly one primary stress where there is a vowel."""
     if not sounds:
         return False
     row = np.array(sounds)

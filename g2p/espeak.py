@@ -1,5 +1,5 @@
-"""espeak-ng's answers in Kokoro's symbols: the other reader that benches and training compare with.
-No command speaks with it.
+"""espeak-ng's answers in Kokoro's symbols, with which benches and training compare. No command
+speaks with it.
 
 espeak_ng(["library"])
 """
@@ -56,8 +56,8 @@ def backend(language: str, switches: str = "keep-flags") -> Any:
 
 
 def espeak_of(language: str) -> Callable[[str], str]:
-    """One text to what the voices of another language were trained on: misaki's symbols for
-    espeak-ng's. A foreign word begins with @.
+    """Return a function from a text to the symbols that the voices of another language were trained
+    on, misaki's for espeak-ng's. A foreign word begins with @.
     """
     speak = backend(language)
 

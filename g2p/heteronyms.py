@@ -51,7 +51,7 @@ Roles = Mapping[str, str]  # a key, and its role: VERB, NOUN, or nothing where i
 
 
 def features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
-    """What the surroundings of words[at] say; the word itself and its key join in the hash."""
+    """Features of the words around words[at]; the word itself and its key join in the hash."""
     classes, count, end = tagger.classes, len(words), words[-1] if words[-1] in ".?!" else ""
     shares = tagger.probabilities(words, at)
     tag = max(shares, key=lambda tag: shares[tag])
@@ -98,17 +98,17 @@ def hashed(text: str) -> int:
 
 
 def place(feature: int, target: int) -> int:
-    """Where the weight of a hashed feature for a hashed target stands."""
+    """The index of the weight of a hashed feature for a hashed target."""
     return (feature + target) % WORD // STEP
 
 
 def targets(word: str, key: str, role: str) -> list[int]:
-    """What features are looked up for: the word's own key, and the role that words share."""
+    """The targets of a feature's weights: the word's own key, and the role that words share."""
     return [hashed(f"{word} {key}"), *([hashed(role)] if role else [])]
 
 
 def roles(word: str, keys: Collection[str]) -> dict[str, str]:
-    """The keys of a word that was not taught, as a verb and as a noun or adjective."""
+    """The keys of a word without training sentences, as a verb and as a noun or adjective."""
     other = next(
         (key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))),
         DEFAULT,
@@ -200,8 +200,8 @@ class Heteronyms:
         }
 
     def explain(self, words: Sequence[str], index: int, keys: Collection[str]) -> list[str]:
-        """What spoke most for the chosen key against the next: a weight and its feature, strongest
-        first. Empty where the table does not decide.
+        """The features that decided for the chosen key against the next, each with its weight,
+        strongest first. Empty where the table does not decide.
         """
         word = words[index].lower()
         candidates = self.candidates(word, keys)
@@ -217,8 +217,8 @@ class Heteronyms:
 
 
 def is_acronym(words: Sequence[str], index: int, classes: Classes) -> bool:
-    """Are the capitals of `words[index]` those of an acronym (the US) or of emphasis (it IS true,
-    GIVE IT TO US)?
+    """Whether the capitals of `words[index]` are those of an acronym (the US) or of emphasis (it IS
+    true, GIVE IT TO US).
     """
     others = [
         word

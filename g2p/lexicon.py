@@ -55,8 +55,8 @@ CMUDICT_CONFIDENCE = 0.694
 
 @dataclass(frozen=True)
 class Found:
-    """What the lists say of one spelling. `senses` holds a heteronym's phonemes by part of speech;
-    None there means: letter by letter.
+    """The entry of one spelling in the lists. `senses` holds a heteronym's phonemes by part of
+    speech; None there means: letter by letter.
     """
 
     phonemes: str
@@ -65,7 +65,7 @@ class Found:
     senses: Mapping[str, str | None] | None = None
 
     def changed(self, change: Callable[[str], str], source: Source | None = None) -> "Found":
-        """The same with every pronunciation put through `change`."""
+        """Return the entry with `change` applied to every pronunciation."""
         senses = self.senses and {
             key: phonemes and change(phonemes) for key, phonemes in self.senses.items()
         }
@@ -118,7 +118,7 @@ class Lexicon:
         return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
 
     def without(self, words: Set[str]) -> "Lexicon":
-        """The same, but for these words of the silver list."""
+        """Return the lexicon without these words of the silver list."""
         rest = copy(self)
         rest._silver = {word: one for word, one in self._silver.items() if word not in words}
         rest._all = (*self._all[:-1], (rest._silver, *self._all[-1][1:]))
@@ -256,8 +256,8 @@ class Lexicon:
         )
 
     def _slurred(self, word: str) -> Found | None:
-        """As people type: lovin (the g of -ing left out; Lovin is a name), hasnt and youve without
-        the apostrophe.
+        """A form as people type it: lovin (the g of -ing left out; Lovin is a name), hasnt and
+        youve without the apostrophe.
         """
         plain = word.lower()
         if plain in self._silver:
@@ -295,7 +295,7 @@ class Lexicon:
 
 
 def _weakened(phonemes: str) -> str:
-    """Phonemes with one sign for every weak vowel."""
+    """Replace every weak vowel by one sign."""
     return _WEAK_VOWEL.sub("ə", phonemes)
 
 
@@ -304,9 +304,7 @@ def _ruled(suffix: str, dialect: Dialect, phonemes: str) -> str:
 
 
 def _full(entry: Found) -> Found:
-    """A small word as a stem has the form it has before a pause, alone: having is built from
-    hˈæv.
-    """
+    """The form that a small word has as a stem: that before a pause; having is built from hˈæv."""
     full = (entry.senses or {}).get(BEFORE_PAUSE)
     return replace(entry, phonemes=full, senses=None) if full else entry
 
@@ -339,7 +337,7 @@ def accented(entry: Found, word: str, form: str) -> Found:
 
 
 def _palatal(skip: int, phonemes: str) -> str:
-    """A j behind the n that follows `skip` others."""
+    """Insert a j behind the n that follows `skip` others."""
     places = [match.end() for match in re.finditer("n|ŋ", phonemes)]
     if skip >= len(places) or phonemes[places[skip] : places[skip] + 1] in ("j", ""):
         return phonemes

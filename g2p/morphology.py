@@ -1,4 +1,4 @@
-"""Words built from others: stems and what -s, -ed, -ing and the clitics sound like behind them;
+"""Words built from others: stems and the sounds of -s, -ed, -ing and the clitics behind them;
 strings said letter by letter.
 
     list(stems("tries"))        # [("s", "try"), ("s", "trie"), ("s", "tri")]

@@ -129,7 +129,7 @@ EPSILON = np.float32(1e-5)  # of the layer normalization
 
 
 def numpy_run(arrays: Arrays, config: Config) -> Callable[[np.ndarray], np.ndarray]:
-    """The function NeuralG2P reads with. Raises KeyError for arrays that are not the model's."""
+    """Return the network as a function of ids. Raises KeyError where an array is missing."""
     network = Network(arrays, config)
     network(np.ones((1, 1), dtype=np.int32))  # an array that is missing is told now
     return network
@@ -197,7 +197,7 @@ class Network:
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Over the last axis."""
+    """Softmax over the last axis."""
     shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return shares / shares.sum(axis=-1, keepdims=True)
 
@@ -228,8 +228,8 @@ class WeightsManifest(TypedDict):
 
 
 def load_arrays(path: Path | None = None) -> tuple[dict[str, np.ndarray], Config]:
-    """The parameters in float32 by name, and the sizes. Raises InputError: missing, another hash,
-    another shape than its manifest says.
+    """Return the parameters in float32 by name, and the sizes. Raises InputError for a file that is
+    missing or differs from its manifest.
     """
     path = path or WEIGHTS
     manifest = read_manifest(path)
@@ -248,7 +248,7 @@ def other_than_described(path: Path, problem: Exception) -> InputError:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """What stands beside the weights: sha256, config, training. Raises InputError when it is
+    """Read the manifest beside the weights: sha256, config, training. Raises InputError when it is
     missing or not JSON.
     """
     if path.parent == DATA:

@@ -59,7 +59,7 @@ _UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
 
 @dataclass(frozen=True)
 class Override:
-    """What was asked for start:end of the cleaned text: phonemes, or a stress level."""
+    """A request for start:end of the cleaned text: phonemes, or a stress level."""
 
     start: int = 0
     end: int = 0
@@ -373,7 +373,7 @@ class _Work:
 
 
 def _phonemes(target: str) -> str | None:
-    """What stands between slashes, or None for another kind of target."""
+    """The phonemes between slashes, or None for another kind of target."""
     return (
         to_kokoro(target[1:].rstrip("/").strip())
         if len(target) > 1 and target[0] == target[-1] == "/"

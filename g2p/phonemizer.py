@@ -57,14 +57,14 @@ BATCH = 16
 
 
 class Prepared(Protocol):
-    """What reads words: told of many at once, so that it can ask its network once."""
+    """A reader of words, which is given many at once so that it asks its network once."""
 
     def prepare(self, words: Iterable[str]) -> None: ...
 
 
 class ReadsSentences(Protocol):
-    """What gives the words of a sentence, and counts characters without a sound: g2p/sentence.py,
-    g2p/languages/language_normalizer.py.
+    """A reader of sentences: their words, and the number of characters without a sound
+    (g2p/sentence.py, g2p/languages/reader.py).
     """
 
     def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
@@ -74,17 +74,17 @@ CLOSED = pairs("M:MD D:DT S:PRP$ P:PRP O:PRP I:IN T:TO C:CC W:WP 0:CD X:EX")
 
 
 class LateHeteronyms:
-    """The bundled tagger and its choice (g2p/heteronyms.py)."""
+    """The bundled tagger and its choice (g2p/heteronyms.py), loaded when first needed."""
 
     @cached_property
     def chooser(self) -> "TaggedHeteronyms":
-        """Loaded once. Raises InputError when the tagger is missing or damaged."""
+        """The chooser. Raises InputError when the tagger is missing or damaged."""
         from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
 
         return TaggedHeteronyms.load()
 
     def tag(self, words: Sequence[str], index: int) -> str:
-        """A Penn tag of `words[index]`: of a closed class by the word, of the others the tagger's
+        """The Penn tag of `words[index]`: by the word itself in a closed class, else the tagger's
         likeliest.
         """
         tagger = self.chooser.tagger
@@ -188,15 +188,15 @@ class G2P:
 
     @property
     def grammar(self) -> "Grammar | None":
-        """The rows that this reader normalizes by; None where it has another normalizer."""
+        """The grammar that normalizes the text; None where there is another normalizer."""
         from kokoro_ane.g2p.grammar.interpreter import Grammar
 
         held = getattr(self._normalizer, "func", self._normalizer)
         return held if isinstance(held, Grammar) else None
 
     def reasons(self, words: Sequence[str], place: int) -> list[str]:
-        """What spoke most for the sense of a heteronym, a weight and its feature, strongest first;
-        nothing for other words, or where no table decides.
+        """The features that decided the sense of a heteronym, each with its weight, strongest
+        first; an empty list for other words, or where no table decides.
         """
         if not isinstance(self._heteronyms, LateHeteronyms) or not isinstance(self._reader, Reader):
             return []
@@ -294,17 +294,17 @@ class G2P:
         yield from reader._read(batch)
 
     def reader_of(self, voice: str) -> "G2P":
-        """Who reads what a voice says that the text names ("": none); this one where nobody says
-        otherwise (`follow`).
+        """The reader for words of a voice that the text names ("": none); this one unless `follow`
+        was given others.
         """
         return self._reader_of(voice) if self._reader_of and voice else self
 
     def follow(self, reader_of: "Callable[[str], G2P]") -> None:
-        """Let what another voice says be read in its language: `reader_of` its name."""
+        """Read the words of another voice in its language: `reader_of` its name."""
         self._reader_of = reader_of
 
     def _sentence(self, offset: int, text: str, outer: tuple[str, ...] = ()) -> Sentence:
-        """Before its words are read; `outer`: start tags of elements that are still open."""
+        """Prepare a sentence for reading; `outer`: start tags of elements that are still open."""
         marked = extract(text, self._phrases, outer, self._dialect)
         return Sentence(offset, text, marked, self._normalizer(marked.text, dialect=self._dialect))
 
@@ -347,7 +347,7 @@ class G2P:
 
     @staticmethod
     def _placed(sentence: Sentence, words: tuple[Word, ...]) -> Iterator[tuple[int, int, str]]:
-        """What the normalizer left out, by offsets of the whole text."""
+        """Drops of the normalizer with offsets of the whole text."""
         spans = {(word.start - sentence.offset, word.end - sentence.offset) for word in words}
         for start, end, why in sentence.normalized.drops:
             place = sentence.marked.original(start, end) if start < end else (start, end)
@@ -364,7 +364,7 @@ def _kind(value: object) -> str:
 
 @cache
 def loaded(dialect: str, lexicon: Path | str | None) -> G2P:
-    """The stages, loaded once for each dialect and user lexicon."""
+    """The reader of a dialect and a user lexicon, loaded once for each pair."""
     return G2P.load(dialect, lexicon)
 
 

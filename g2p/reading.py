@@ -72,7 +72,7 @@ class LateNeural:
         return NeuralG2P.load(dialect=self.dialect)
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
-        """One guess a word; an empty one means: spell it."""
+        """One guess for each word; an empty one means that the word is spelled."""
         return self.model.predict(words)
 
 
@@ -87,7 +87,7 @@ class FallbackNeural:
         self._read = read
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
-        """One guess a word; what the reader has no answer for is spelled."""
+        """One guess for each word; a word without an answer is spelled."""
         return [self._checked(word, self._read(word)) for word in words]
 
     def _checked(self, word: str, phonemes: str | None) -> Guess:
@@ -114,7 +114,7 @@ class Reading:
     unsaid: int = 0
 
     def with_phonemes(self, phonemes: str, source: Source | None = None) -> "Reading":
-        """The same word with other phonemes."""
+        """Return the reading with other phonemes."""
         return replace(
             self,
             phonemes=phonemes,
@@ -205,7 +205,7 @@ class Reader:
         return None if is_asked else plan(word, self.lexicon.edited, partial(self._dialectal, word))
 
     def _find(self, word: str) -> Found | None:
-        """What the lists say; CMUdict guessed names of China and Japan by English spelling, and
+        """The entry of the lists; CMUdict guessed names of China and Japan by English spelling, and
         gold has letters of Greek (xi, Xi).
         """
         entry = self.lexicon.find(word)
@@ -355,7 +355,7 @@ def _demoted(phonemes: list[str], parts: list[str]) -> list[str]:
 
 
 def _stressed(entry: Found, word: str) -> Reading:
-    """A found word with the stress of its capitals."""
+    """A listed word with the stress of its capitals."""
     level = (
         None
         if entry.source == "user" or word == word.lower()

@@ -1,5 +1,5 @@
-"""What crosses the seams of g2p/: tokens out of the normalizer, guesses out of the neural model,
-words and the result for the user.
+"""The data that the stages of g2p/ exchange: tokens out of the normalizer, guesses out of the
+neural model, words and the result for the user.
 
     text --normalize--> Normalized(tokens) --lexicon, tagger, NeuralG2P--> Result(phonemes, words)
 
@@ -41,8 +41,8 @@ PUNCTUATION = ';:,.!?—…"()“”'  # of Kokoro's vocabulary
 
 @dataclass(frozen=True)
 class Token:
-    """One spoken word or mark: `text` is what is said (`twenty`), start:end where it came from (all
-    words of `2026` share one span).
+    """One spoken word or mark: `text` is the spoken form (`twenty`), start:end its place in the
+    text (all words of `2026` share one span).
 
     The normalizer passes any private-use character (U+E000 to U+F8FF) through as a token of kind
     `override`, text unchanged: the caller put it where an inline override `[word](/phonemes/)`

@@ -33,15 +33,15 @@ NEAR = 40
 
 
 class Heteronyms(Protocol):
-    """Who decides between the senses of a word of a sentence, by the lexicon's keys."""
+    """A chooser between the senses of a word in its sentence, by the lexicon's keys."""
 
     def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str: ...
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence on its way: its place in the whole text, its text, its overrides, and its tokens
-    (offsets in `marked.text`).
+    """A sentence before its words are read: its offset in the whole text, its text, its overrides,
+    and its tokens (offsets in `marked.text`).
     """
 
     offset: int
@@ -122,7 +122,7 @@ class SentenceReader:
         return self._reader.read(token.text)
 
     def _overridden(self, override: Override | None, marked: Marked) -> Reading:
-        """The phonemes somebody gave, or the clitic behind them; nothing where nobody did."""
+        """The phonemes of an override, or the clitic behind them; nothing where there is none."""
         if override is None:
             return Reading("", "override")
         if override.pause_s:
@@ -172,8 +172,8 @@ def pause_mark(seconds: float) -> str:
 
 
 def mark_of(text: str, token: Token) -> str:
-    """A mark as the voice knows it: three dots stay three, as misaki leaves them; what the
-    vocabulary lacks is nothing.
+    """The phonemes of a mark: three dots stay three, as in misaki; a mark outside the vocabulary
+    has none.
     """
     if token.text == "…" and text[token.start : token.end] == "...":
         return "..."
@@ -181,8 +181,8 @@ def mark_of(text: str, token: Token) -> str:
 
 
 def override_at(marked: Marked, token: Token) -> Override | None:
-    """What was asked for where a token begins; of a placeholder in a link, which its token spans,
-    what was asked for there.
+    """The override where a token begins, or inside the token where it is a link with a
+    placeholder.
     """
     is_link = token.kind == "override" and token.end - token.start > 1
     for override in marked.overrides:

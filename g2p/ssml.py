@@ -102,7 +102,7 @@ SAID_AS_WRITTEN = word_set(
 
 @dataclass(frozen=True)
 class Request:
-    """What an element asks of its words: a pause in seconds, phonemes, characters one by one, or
+    """The request of an element: a pause in seconds, phonemes, characters one by one, or
     other words.
     """
 
@@ -125,12 +125,12 @@ class Opened:
 
     @property
     def is_silent(self) -> bool:
-        """Whether its words are not said."""
+        """Whether the words of the element are not spoken."""
         return self.name in SILENT
 
     @property
     def has_effect(self) -> bool:
-        """Whether its end has to be looked for."""
+        """Whether the element holds until its end tag."""
         return self.is_silent or self.name in ("speak", "prosody", "emphasis", "voice")
 
 
@@ -158,7 +158,7 @@ def opened(tag: str) -> Opened:
 
 
 def voice_of(tags: Iterable[str]) -> str:
-    """The voice that open tags ask for; empty where none does."""
+    """The voice of the innermost open tag that names one; empty where none does."""
     voices = [one.voice for one in map(opened, tags) if one.voice]
     return voices[-1] if voices else ""
 
@@ -185,7 +185,7 @@ def attributes_of(text: str) -> dict[str, str]:
 
 
 def request_of(element: str, attributes: str, content: str, language: Language) -> Request | None:
-    """What `<element attributes>content</element>` asks for; None where it cannot be understood."""
+    """The request of `<element attributes>content</element>`; None where it has no meaning."""
     values = attributes_of(attributes)
     if element in ("break", "silence"):
         return _break(values)

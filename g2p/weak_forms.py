@@ -1,4 +1,4 @@
-"""What the sentence decides: weak forms of small words, the form before a pause, heteronyms,
+"""Forms that the sentence decides: weak forms of small words, the form before a pause, heteronyms,
 letters or word for US and IT.
 
     weak_form("the", Ahead(vowel=True), first=False, shouted=False)     # "ði"
@@ -19,8 +19,8 @@ Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's se
 
 @dataclass(frozen=True)
 class Ahead:
-    """What follows a word: `vowel` True or False for its first sound, None for a pause or the end;
-    `word` in lower case.
+    """The word that follows: `vowel` True or False for its first sound, None for a pause or the
+    end; `word` in lower case.
     """
 
     vowel: bool | None = None

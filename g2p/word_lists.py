@@ -76,8 +76,8 @@ class ListFile(Mapping[str, str]):
 
 
 def extra_senses(dialect: Dialect) -> dict[str, dict[str, str]]:
-    """Senses that misaki's gold list lacks, ours, by word and key: `{"lead": {"METAL": "lˈɛd"},
-    ...}`.
+    """This project's senses that misaki's gold list lacks, by word and key: `{"lead": {"METAL":
+    "lˈɛd"}, ...}`.
     """
     return table("senses.json")[dialect]
 

@@ -16,7 +16,7 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser,
 
 
 def texts(paths: list[Path]) -> Iterator[str]:
-    """The columns of all lines. Raises InputError where a file cannot be read."""
+    """Return the columns of all lines. Raises InputError where a file cannot be read."""
     for path in paths:
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
@@ -32,7 +32,7 @@ def texts(paths: list[Path]) -> Iterator[str]:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    """The command itself."""
+    """Run the command and return its exit code."""
     parser = Parser("kokoro_ane.g2p.grammar", __doc__)
     parser.add_argument("--conflicts", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us")

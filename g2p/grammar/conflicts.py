@@ -45,7 +45,7 @@ def compare(
     text: str,
     place: int,
 ) -> None:
-    """Put into the report the rows that match as much as the best one and say something else."""
+    """Add to the report the rows that match as much as the best one and read it differently."""
     rivals = [row for end, row in matches if end == matches[0][0]]
     for row in rivals[1:]:
         words, others = (grammar.read(one, text, place, context) for one in (rivals[0], row))

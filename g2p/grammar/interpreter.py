@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.characters import BREAK, LATIN, clean, with_breaks
 from kokoro_ane.g2p.grammar.table import Context, Known, Row, Slots
 from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, normalized
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
-from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import whole
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Language, Normalized
 from kokoro_ane.g2p.tags import markup_end
@@ -95,7 +94,7 @@ class Grammar:
         return len([(row.pattern, row.before) for row in self.rows])
 
     def context(self, known: Known | None, depth: int = 0) -> Context:
-        """What a verbalizer may ask for where no row has matched."""
+        """The context of a verbalizer where no row has matched."""
         return Context(self.dialect, self.slots.sets, known, depth)
 
     # ---- classify
@@ -195,7 +194,7 @@ class Grammar:
     def classified(
         self, text: str, place: int, last: Spoken | None, context: Context
     ) -> Spoken | None:
-        """What the best row, or a form of the whitelist that is as long, makes of a place."""
+        """The words of the best row at a place, or of a whitelist form that is as long."""
         if text[place] in STOPS and text[place + 1 : place + 2] in SPACES:
             return None
         matches = self.matches(text, place, last)
@@ -230,7 +229,7 @@ class Grammar:
         return starts and text[end].isspace() and rest[first.end() :][:1] != "."
 
     def default(self, text: str, place: int, last: Spoken | None, context: Context) -> Spoken:
-        """A word, a mark, digits that no row takes; anything else is silent."""
+        """Read a word, a mark or digits that no row matches; anything else is silent."""
         match = WORD.match(text, place)
         if match:
             return Spoken(place, match.end(), match[0])
@@ -263,7 +262,7 @@ class Grammar:
     # ---- verbalize
 
     def read(self, row: Row, text: str, place: int, context: Context) -> str:
-        """What a row that matches at `place` says."""
+        """The words of a row that matches at `place`."""
         match = row.pattern.match(text, place)
         assert match
         parts = {name: match[name] or "" for name in row.names}
@@ -291,7 +290,7 @@ class Grammar:
         return value
 
     def say(self, text: str, context: Context) -> str:
-        """Words of a text inside a text."""
+        """The words of a text inside a text."""
         inner = self.context(context.known, context.depth + 1)
         return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
 

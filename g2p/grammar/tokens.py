@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kokoro_ane.g2p.characters import Cleaned
-from kokoro_ane.g2p.lines import BREAK
+from kokoro_ane.g2p.characters import BREAK, Cleaned
 from kokoro_ane.g2p.result import Kind, Normalized, Token
 
 SPOKEN = re.compile(r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)")

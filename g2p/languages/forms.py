@@ -14,8 +14,8 @@ def form(reading: str, after: str) -> str:
 
 
 def probed(frame: str, word: str, ask: Callable[[str], str], common: bool) -> str:
-    """A word's reading from what espeak-ng (`ask`) says of it alone, and for common words between
-    those of `frame`.
+    """A word's reading from espeak-ng's answers (`ask`): for the word alone, and for common words
+    between those of `frame`.
     """
     end = ask(word).removeprefix("@")
     place, said = frame.split().index("{}"), ask(frame.format(word)).replace("@", "").split(" ")

@@ -1,4 +1,4 @@
-"""French: numbers, what the normalizer must know, and liaison.
+"""French: numbers, the grammar of the normalizer, and liaison.
 
 french(1981)  # "mille neuf cent quatre-vingt-un"
 joined("lˈe/leZ", "", "ɑ̃fˈɑ̃")  # "lez": the form inside a phrase, before a vowel
@@ -143,8 +143,8 @@ def joined(reading: str, before: str, after: str) -> str:
 
 
 def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
-    """A word's reading from what espeak-ng (`ask`) says of it alone and between others; its form in
-    a phrase for common words.
+    """A word's reading from espeak-ng's answers (`ask`) for it alone and between others, with its
+    form in a phrase for common words.
     """
     end = ask(word).removeprefix("@")
     before = ask(f"maman {word} ananas").split(" ")[1:-1]

@@ -1,4 +1,4 @@
-"""Italian: numbers, what the normalizer must know, and words that meet.
+"""Italian: numbers, the grammar of the normalizer, and the forms of words beside one another.
 
 italian(1981)  # "millenovecentottantuno"
 joined("dˈella/dˌella", "", "kˈaza")  # "dˌella"

@@ -10,11 +10,10 @@ normalizer (g2p/characters.py).
 import re
 from collections.abc import Callable
 
-from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.characters import BREAK, LATIN, clean, with_breaks
 from kokoro_ane.g2p.grammar.tokens import normalized
 from kokoro_ane.g2p.languages.grammar import Grammar, whole_and_fraction
 from kokoro_ane.g2p.languages.scan import Scan, scan_of
-from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import roman_value
 from kokoro_ane.g2p.result import PUNCTUATION, Normalized
 
@@ -33,9 +32,7 @@ Handler = Callable[[Scan, "re.Match[str]"], int]
 
 
 class Normalizer:
-    """normalize(text) -> Normalized, as SentenceReader wants it. The patterns are what a language
-    may have otherwise.
-    """
+    """The function normalize(text) -> Normalized. A language may have other patterns."""
 
     word = rf"[{LATIN}]+(?:'[{LATIN}]+)*'?"
     clock = (
@@ -134,7 +131,7 @@ class Normalizer:
         scan.say(match[0], *match.span())
 
     def _phone(self, scan: Scan, place: int) -> int:
-        """Behind a telephone number that the language says in a way of its own; else `place`."""
+        """The end of a telephone number that the language reads in its own way; else `place`."""
         return place
 
     def _code(self, scan: Scan, place: int) -> int:
@@ -158,7 +155,7 @@ class Normalizer:
         return scan.say(" , ".join(map(self.grammar.digit_by_digit, parts)), place, match.end())
 
     def _line(self, scan: Scan, match: "re.Match[str]") -> None:
-        """Heard as a full stop, but behind the dot of an abbreviation that is one already."""
+        """A line break is spoken as a full stop, except behind a mark."""
         if scan.last.words and (scan.last.words not in PUNCTUATION or scan.last.words in ")”"):
             scan.say(".", *match.span())
 
@@ -172,7 +169,7 @@ class Normalizer:
         return bracket.end
 
     def _space(self, scan: Scan, match: "re.Match[str]") -> None:
-        """Nothing to say."""
+        """White space is not spoken."""
 
     def _word(self, scan: Scan, match: "re.Match[str]") -> None:
         spoken = self.grammar.respelled.get(match[0].lower())

@@ -1,4 +1,5 @@
-"""Portuguese of Brazil: numbers, what the normalizer must know, and words that meet.
+"""Portuguese of Brazil: numbers, the grammar of the normalizer, and the forms of words beside one
+another.
 
 portuguese(1981)  # "mil novecentos e oitenta e um"
 joined("ˈisʊ", "", "ˈɐ̃ŋʧys")  # "ˈisw"

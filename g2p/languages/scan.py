@@ -1,9 +1,8 @@
-"""What a scan of a text carries along: the pieces so far. Handlers of a language write, its loop
-reads.
+"""The state of a scan of a text: the pieces so far, which the handlers of a language write.
 
-    scan = scan_of("5 kg")
-    scan.say("cinque chilogrammi", 0, 4)
-    normalized(scan.pieces, "5 kg", cleaned)      # g2p/grammar/tokens.py
+scan = scan_of("5 kg")
+scan.say("cinque chilogrammi", 0, 4)
+normalized(scan.pieces, "5 kg", cleaned)      # g2p/grammar/tokens.py
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from kokoro_ane.g2p.grammar.tokens import Spoken
 
 
 def scan_of(text: str) -> "Scan":
-    """Of which nothing is read yet."""
+    """A scan of a text of which nothing is read yet."""
     return Scan(text, [], Spoken(-1, -1, ""), Signs())
 
 
@@ -36,7 +35,7 @@ class Scan:
         return end
 
     def extend(self, end: int) -> None:
-        """What was said last goes on to `end`: a hyphen inside a run."""
+        """Extend the last piece to `end`: a hyphen inside a run."""
         span = (self.last.start, self.last.end)
         for piece in reversed(self.pieces):
             if (piece.start, piece.end) != span:
@@ -44,7 +43,7 @@ class Scan:
             piece.end = end
 
     def drop(self, start: int, end: int, category: str) -> None:
-        """text[start:end] is not spoken."""
+        """Mark text[start:end] as not spoken."""
         self.pieces.append(Spoken(start, end, "", category))
 
     def previous(self) -> str:

@@ -1,4 +1,5 @@
-"""Spanish (Castilian): numbers, what the normalizer must know, and words that meet.
+"""Spanish (Castilian): numbers, the grammar of the normalizer, and the forms of words beside one
+another.
 
 spanish(1981)  # "mil novecientos ochenta y uno"
 joined("bˈaka", "la", "")  # "βˈaka"

@@ -2,9 +2,11 @@
 forecasts.
 """
 
+import json
 import re
 import uuid
 import warnings
+from functools import partial
 
 import coremltools as ct
 import coremltools.optimize.coreml as cto
@@ -62,6 +64,24 @@ def _stored(model, folder, target, **options):
 def op(name, **attributes):
     """A builder of one operation of x, and of indices where they are an input."""
     return lambda x, **i: getattr(mb, name)(x=x, **attributes, **({"indices": i["i"]} if i else {}))
+
+
+def program_in_words(text, builders):
+    """Builder and inputs of `operation attribute=value ... of shape`: an operation of `builders`,
+    or else of coremltools.
+    """
+    call, _, shape = text.strip().partition(" of ")
+    name, *pairs = call.split()
+    attributes = {key: json.loads(value) for key, value in (pair.split("=") for pair in pairs)}
+    inputs = {"x": tuple(map(int, shape.split(",")))} if shape else {"x": (1, 4, 1, 32)}
+    build = builders.get(name) or (lambda x, **more: getattr(mb, name)(x=x, **more))
+    return partial(build, **attributes), inputs
+
+
+def operations_of(spec):
+    """The operations of a specification's main function, to be edited."""
+    function = spec.mlProgram.functions["main"]
+    return function.block_specializations[function.opset].operations
 
 
 def package_of(inputs, build, folder, dtype=types.fp16, target=IOS17):

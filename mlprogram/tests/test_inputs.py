@@ -11,7 +11,7 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.proto import Model_pb2
 from torch import nn
 
-from built import FP32, IOS18, converted, program_of
+from built import FP32, IOS18, converted, operations_of, program_of
 from mlprogram import PRECISIONS, NonFiniteInput, Program, ProgramError, TensorSpec
 
 SHAPES = ((1, 4, 1, 10), (1, 4, 1, 20), (1, 4, 1, 40))
@@ -170,9 +170,7 @@ def edited(change):
 
     def run(whole):
         spec = Model_pb2.Model.FromString(whole)
-        function = spec.mlProgram.functions["main"]
-        operations = function.block_specializations[function.opset].operations
-        change(spec, next(op for op in operations if op.type == "relu"))
+        change(spec, next(op for op in operations_of(spec) if op.type == "relu"))
         return spec.SerializeToString()
 
     return run

@@ -15,7 +15,19 @@ import torch
 from coremltools.converters.mil.frontend.milproto.load import load as load_milproto
 from torch import nn
 
-from built import FP16, FP32, IOS16, IOS18, compressed, converted, joint, linear, palette, sparse
+from built import (
+    FP16,
+    FP32,
+    IOS16,
+    IOS18,
+    compressed,
+    converted,
+    joint,
+    linear,
+    operations_of,
+    palette,
+    sparse,
+)
 from mlprogram import Program
 from mlprogram.benches.shared import snr_db
 from mlprogram.examine.profile import open_program
@@ -279,9 +291,7 @@ def ranged(tmp_path_factory):
 def test_another_loop_is_left_alone(change, ranged, tmp_path):
     def edited(model):
         spec = model.get_spec()
-        function = spec.mlProgram.functions["main"]
-        operations = function.block_specializations[function.opset].operations
-        change([*_first(operations, "while_loop").blocks[1].operations])
+        change([*_first(operations_of(spec), "while_loop").blocks[1].operations])
         return ct.models.MLModel(spec, weights_dir=model.weights_dir, skip_model_load=True)
 
     program, x = Program(compressed(ranged, edited, tmp_path)), torch.randn(SHAPE)

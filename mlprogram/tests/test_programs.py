@@ -23,7 +23,7 @@ import test_constants
 import test_elementwise
 import test_layers
 import test_layout
-from built import IOS16, IOS17, converted, program_of
+from built import IOS16, IOS17, converted, operations_of, program_of
 from mlprogram import Program, ProgramError
 from mlprogram.__main__ import main
 from mlprogram.constants import CONSTEXPR
@@ -44,9 +44,7 @@ def test_cond_runs_one_branch_and_names_belong_to_their_block(tmp_path):
     program_of({"x": (40,), "i": (1,)}, build, tmp_path)
     model = next(tmp_path.rglob("model.mlmodel"))
     spec = Model_pb2.Model.FromString(model.read_bytes())
-    function = spec.mlProgram.functions["main"]
-    operations = function.block_specializations[function.opset].operations
-    for block in next(op for op in operations if op.type == "cond").blocks:
+    for block in next(op for op in operations_of(spec) if op.type == "cond").blocks:
         constant, product = block.operations
         constant.outputs[0].name = product.inputs["y"].arguments[0].name = "c"
     model.write_bytes(spec.SerializeToString())

@@ -3,7 +3,6 @@
 import json
 import re
 from datetime import date
-from functools import partial
 from importlib.resources import files
 
 import coremltools as ct
@@ -15,7 +14,17 @@ from coremltools.converters.mil.mil import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from built import IOS17, IOS18, converted, fired, forecast_of, profile_at, profile_of, rows
+from built import (
+    IOS17,
+    IOS18,
+    converted,
+    fired,
+    forecast_of,
+    profile_at,
+    profile_of,
+    program_in_words,
+    rows,
+)
 from mlprogram.errors import ProgramError
 from mlprogram.examine.placement import cut_segments, forecast_placement
 from mlprogram.examine.profile import OpProfile, Tensor
@@ -42,6 +51,10 @@ def conv_transpose(x, width, stride=2):
 
 def linear(x):
     return mb.linear(x=x, weight=weight(3, x.shape[-1]))
+
+
+def gather(x, i, axis):
+    return mb.gather(x=x, indices=i, axis=axis)
 
 
 def topk(x, **attributes):
@@ -82,19 +95,12 @@ def relu(x, times=1):
 
 
 OWN = (conv, conv_transpose, linear, topk, reduce_argmin, int8_conv, palette_conv, blockwise_conv)
-BUILDERS = {build.__name__: build for build in (*OWN, relu)}
+BUILDERS = {build.__name__: build for build in (*OWN, gather, relu)}
 
 
 def program(text):
-    """Builder and inputs of `operation attribute=value ... of shape`."""
-    call, _, shape = text.strip().partition(" of ")
-    name, *pairs = call.split()
-    attributes = {key: json.loads(value) for key, value in (pair.split("=") for pair in pairs)}
-    inputs = {"x": tuple(map(int, shape.split(",")))} if shape else X
-    if name == "gather":
-        return lambda x, i: mb.gather(x=x, indices=i, **attributes), inputs | {"i": (3,)}
-    build = BUILDERS.get(name) or (lambda x, **more: getattr(mb, name)(x=x, **more))
-    return partial(build, **attributes), inputs
+    build, inputs = program_in_words(text, BUILDERS)
+    return build, inputs | ({"i": (3,)} if text.startswith("gather") else {})
 
 
 def table(text):

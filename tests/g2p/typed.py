@@ -32,7 +32,6 @@ _ENGLISH, _SPANISH, _ITALIAN = (
     "due|tre|quattro",
 )
 DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
-FIRST_FRAGMENTS, FIRST_NAMES = 107, 220  # what follows was written later
 LATER = ("last", "newest", "unseen", "final", "sealed")
 FILES = ("typed", *(f"typed_{later}" for later in LATER), "typed_batches")
 UNHEARD = str.maketrans("", "", "ˌ")
@@ -62,23 +61,6 @@ def read_lines():
     """All lines of the files."""
     for group, dialect, text, reading, *word in (row for name in FILES for row in rows(name)):
         yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading, *word)
-    for later in LATER[2:]:
-        yield from (
-            Line(f"fragment {later}", "us", text, sound, word)
-            for word, sound, text in rows(f"typed_{later}_fragments")
-        )
-        yield from (
-            Line(f"phrase {later}", "us", text, accepted, word)
-            for word, accepted, text in rows(f"typed_{later}_name_phrases")
-        )
-    yield from (
-        Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
-        for place, (word, sound, text) in enumerate(rows("typed_fragments"))
-    )
-    yield from (
-        Line("name" if place < FIRST_NAMES else "name later", "us", word, accepted)
-        for place, (word, accepted) in enumerate(rows("typed_names"))
-    )
 
 
 def judged_hash(later=""):
