@@ -35,10 +35,9 @@ from kokoro_ane.vocoder.decoder import (
     Vocoder,
     unpack_frames,
 )
-from kokoro_ane.vocoder.eager import folded
 from kokoro_ane.vocoder.packing import SPECTRUM_ROWS
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
-from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula
+from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula, folded_conv
 from kokoro_ane.vocoder.streaming.streaming_model import (
     FirstStage,
     Folding,
@@ -74,7 +73,7 @@ class PooledMoments(nn.Module):
         super().__init__()
         conv = generator.noise_convs[1]
         self.up = PhaseUp(generator.ups[1], generator.blocks_per_stage)
-        self.source = folded(conv, bias=torch.zeros(conv.out_channels))
+        self.source = folded_conv(conv, bias=torch.zeros(conv.out_channels))
 
     def forward(self, x: Tensor, spectrum: Tensor, mask: Mask) -> list[Power]:
         """x [1, C, 1, 20B] and its mask, beyond which it is 0; spectrum [1, 22 * 6, 1, 20 (B + 1)]
