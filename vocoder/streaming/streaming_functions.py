@@ -14,6 +14,8 @@
 (vocoder/streaming/streaming_package.py).
 """
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -41,7 +43,6 @@ from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula,
 from kokoro_ane.vocoder.streaming.streaming_model import (
     FirstStage,
     Folding,
-    GeneratorNorm,
     GivenNorms,
     MeasuredNorms,
     SecondStage,
@@ -219,24 +220,15 @@ def style_product(generator: Generator, form: SnakeFormula) -> Product:
     """The style's gains and shifts of all norms, with Snake's alpha in them: the first stage's
     gains, its shifts, then the second's.
     """
-    stages = [_style_rows(stage_norms(generator, stage), form) for stage in (0, 1)]
-    weights, biases = zip(*stages, strict=True)
+    weights: list[Tensor] = []
+    biases: list[Tensor] = []
+    for stage, half in itertools.product((0, 1), (0, 1)):
+        for norm in stage_norms(generator, stage):
+            fc, factor = norm.norm.fc, norm.factor(form)
+            weight = fc.weight.detach().flatten(1).double().chunk(2)[half]  # [C, style_dim]
+            weights.append(weight * factor[:, None])
+            biases.append(fc.bias.detach().double().chunk(2)[half] * factor)
     return Product(torch.cat(weights), torch.cat(biases))
-
-
-def _style_rows(norms: tuple[GeneratorNorm, ...], form: SnakeFormula) -> tuple[Tensor, Tensor]:
-    """Weight [2R, style_dim] and bias [2R], gains before shifts."""
-    pairs = [(norm.norm.fc, norm.factor(form).repeat(2)) for norm in norms]
-    # [2C, style_dim]
-    weights = [fc.weight.detach().flatten(1).double() * factor[:, None] for fc, factor in pairs]
-    biases = [fc.bias.detach().double() * factor for fc, factor in pairs]
-    return _gains_first(weights), _gains_first(biases)
-
-
-def _gains_first(parts: list[Tensor]) -> Tensor:
-    """Gains and shifts of each norm, [2C, ...] -> all gains, then all shifts."""
-    gains, shifts = zip(*(part.chunk(2) for part in parts), strict=True)
-    return torch.cat([*gains, *shifts])
 
 
 class DecoderFunction(nn.Module):
