@@ -4,6 +4,7 @@ file kinds, rows, blends, bad ones.
 
 import io
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from kokoro_ane.encoder.encoder_steps import (
     AlignmentLimits,
     Buckets,
     EncoderBackend,
-    Encoding,
     check_speed,
     input_ids,
     whole_frames,
@@ -76,7 +76,8 @@ class TestDurations:
         one_hot[torch.repeat_interleave(torch.arange(4), durations), torch.arange(7)] = 1
         given = {"text": text.numpy(), "durations": durations.numpy(), "hidden": text.numpy()}
         steps = [step for step in STEPS if step.name in ("align", "asr")]
-        found = run_steps(steps, Encoding(EncoderBackend(None, LIMITS)), given)["asr"]
+        context = SimpleNamespace(encoder=EncoderBackend(None, LIMITS))
+        found = run_steps(steps, context, given)["asr"]
         assert np.array_equal(found, (text @ one_hot)[:, :, 0])
         buckets = Buckets((16, 64), (20,))
         assert [buckets.for_tokens(count) for count in (3, 16, 17, 64)] == [16, 16, 64, 64]
