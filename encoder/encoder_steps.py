@@ -329,6 +329,8 @@ STEPS = (
         _prosody,
     ),
 )
+# these read neither vocabulary nor voice
+FROM_IDS = tuple(step for step in STEPS if step.name not in ("ids", "style"))
 
 
 @dataclass(frozen=True)
@@ -381,6 +383,4 @@ def encode(
         "speed": np.array([check_speed(speed)], np.float32),
     }
     inputs |= {} if durations is None else {"durations": durations.astype(np.int64)}
-    # these steps read neither vocabulary nor voice
-    steps = [step for step in STEPS if step.name not in ("ids", "style")]
-    return Encoded.of(run_steps(steps, SimpleNamespace(encoder=backend), inputs))
+    return Encoded.of(run_steps(FROM_IDS, SimpleNamespace(encoder=backend), inputs))
