@@ -23,6 +23,7 @@ from kokoro_ane.vocoder.eager import EagerVocoder, last_channels, moments
 from kokoro_ane.vocoder.packing import pack
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.vocoder_stage import LIMIT_FLAT_DB, fill_figures
+from tests.commands import table
 from tests.parity import both_renders, padded_render, random_inputs, upstream_decoder
 from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config, upstream_state
 
@@ -112,22 +113,22 @@ class TestEager:
             x = random_inputs(vocoder, frames, config.hidden_dim)
             assert snr_db(render_reference(vocoder, x), render_reference(eager, x)) >= 100, frames
 
-    @pytest.mark.parametrize(
+    @table(
         "name",
-        [
-            "encode.norm1.fc.weight",
-            "encode.conv1x1.weight",
-            "decode.3.pool.bias",
-            "decode.3.conv2.bias",
-            "F0_conv.bias",
-            "asr_res.0.bias",
-            "generator.ups.1.bias",
-            "generator.noise_convs.0.bias",
-            "generator.noise_res.1.alpha1.2.alpha",
-            "generator.resblocks.5.convs2.2.bias",
-            "generator.resblocks.0.adain2.1.fc.weight",
-            "generator.conv_post.bias",
-        ],
+        """
+        encode.norm1.fc.weight
+        encode.conv1x1.weight
+        decode.3.pool.bias
+        decode.3.conv2.bias
+        F0_conv.bias
+        asr_res.0.bias
+        generator.ups.1.bias
+        generator.noise_convs.0.bias
+        generator.noise_res.1.alpha1.2.alpha
+        generator.resblocks.5.convs2.2.bias
+        generator.resblocks.0.adain2.1.fc.weight
+        generator.conv_post.bias
+    """,
     )
     def test_every_kind_of_weight_is_heard(self, tiny, name):
         """A weight that is changed in the vocoder is missed by the frozen copy (negative control)
