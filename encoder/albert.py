@@ -37,8 +37,8 @@ class Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(EMBEDDING_SIZE, eps=NORM_EPSILON)
 
     def forward(self, input_ids: Tensor, inside: Tensor) -> Tensor:
-        """input_ids [1, T], inside [1, T, 1] -> [1, T, 128]. Positions are counted off the mask: no
-        arange, so no shape operation.
+        """input_ids [1, T], inside [1, T, 1] -> [1, T, 128]. Positions are a running sum of the
+        mask: an arange would need a shape operation.
         """
         # [1, T]: 0 .. n - 1, then n - 1 in the padding
         positions = (torch.cumsum(inside.squeeze(2), dim=1) - 1).to(input_ids.dtype)
@@ -104,7 +104,7 @@ class LayerGroup(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Widen the embedding, then the one layer again and again."""
+    """Widen the embedding, then apply the one layer `repeats` times."""
 
     def __init__(self, config: PlbertConfig) -> None:
         super().__init__()
@@ -121,8 +121,8 @@ class Transformer(nn.Module):
 
 
 class Albert(nn.Module):
-    """Responsibilities: 1. embed; 2. mix. What stands in the padding changes nothing inside and
-    means nothing itself.
+    """Responsibilities: 1. embed the symbols; 2. mix them. The padding has no influence on the
+    result inside, and its own result means nothing.
     """
 
     def __init__(self, config: PlbertConfig, symbols: int) -> None:

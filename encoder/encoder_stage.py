@@ -1,5 +1,5 @@
-"""The encoder as a Stage: functions `duration` and `prosody`, what stays in fp32, the promises of
-its programs, its contract.
+"""The encoder as a Stage: functions `duration` and `prosody`, the modules that stay in fp32, the
+promises of its programs, its checks and its contract.
 
     stage = EncoderStage(checkpoint, Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS))
     manifests = build(stage, Path("build"))
@@ -93,7 +93,7 @@ COMPUTE_UNITS = {
 
 @dataclass(frozen=True)
 class Utterance:
-    """ids with boundary tokens, style [1, 128] (the prosody half), speed."""
+    """Inputs of the encoder: ids with boundary tokens, style [1, 128] (the prosody half), speed."""
 
     ids: tuple[int, ...]
     style: torch.Tensor
@@ -113,8 +113,8 @@ def fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, ...]:
 
 
 def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance]:
-    """Random symbols of several lengths in the checkpoint's voices: worse than speech, and free of
-    a corpus.
+    """Random symbols of several lengths in the checkpoint's voices, which are harder than speech
+    and need no corpus.
     """
     library = checkpoint.library
     symbol_ids = sorted(checkpoint.config.vocab.values())
@@ -131,8 +131,8 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
 
 
 def compared(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check]:
-    """Worst figure of each tensor over all pairs; features are compared only where all durations
-    agree.
+    """The worst figure of each tensor over all pairs (reference, other). Features are compared only
+    where all durations agree.
     """
     tokens = sum(len(reference.durations) for reference, _ in pairs)
     changed = sum(int((reference.durations != got.durations).sum()) for reference, got in pairs)
@@ -161,17 +161,17 @@ class EncoderStage(CheckpointStage):
     buckets: Buckets
     precision: str = "fp16"
     target: str = "iOS18"
-    # the checkpoint's encoder with a level's integers
+    # the checkpoint's encoder, computing with a level's integers
     compressed: Encoder | None = None
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The checkpoint's in PyTorch, or one that computes with a level's integers."""
+        """The encoder that is converted, in PyTorch."""
         return self.compressed or Encoder.of(self.checkpoint)
 
     @property
     def limits(self) -> AlignmentLimits:
-        """What the alignment between the two functions may come to."""
+        """The limits of the alignment between the two functions."""
         return AlignmentLimits.of(self.checkpoint.config, self.buckets.frames[-1])
 
     def parts(self) -> tuple[Part, ...]:
@@ -215,7 +215,9 @@ class EncoderStage(CheckpointStage):
         )
 
     def facts(self, name: str, program: Program) -> ProgramFacts:
-        """One LSTM operation for each two-way LSTM of PyTorch, no operation that hangs on data."""
+        """The program's counts. Raises CheckFailed where it has another number of LSTMs than the
+        module, an operation whose shape depends on data, or far too many operations.
+        """
         facts = ProgramFacts.of(program, INPUT_IDS if name == DURATION else FRAMES, FORBIDDEN)
         lengths = len(self.buckets.tokens if name == DURATION else self.buckets.frames)
         expected_lstms = sum(
@@ -317,7 +319,7 @@ def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
 
 
 class EncoderPackage:
-    """Responsibilities: 1. refuse packages that are not what their manifests describe; 2. its
+    """Responsibilities: 1. refuse packages that differ from their manifests; 2. hold their
     functions, lengths and limits.
     """
 

@@ -4,13 +4,14 @@ prosody.
     encoded = encode(EncoderBackend(torch_functions(encoder), limits), ids, style, speed=1.0)
     encoded.asr, encoded.f0_hz, encoded.energy      # what the vocoder reads
 
-T = tokens with the boundary at both ends, F = frames. The backend is PyTorch at exact length or
-padded, or the executed package. NumPy alone: a runtime that needs no PyTorch imports none here.
+T = tokens with the boundary at both ends, F = frames. The backend is PyTorch, at exact length or
+padded, or a built package. This file imports NumPy alone, for runtimes that need no PyTorch.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -49,8 +50,8 @@ _SHOWN = 5  # unknown symbols named in one message
 
 
 def input_ids(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
-    """Ids with the boundary token at both ends. Raises InputError: nothing to say, too long, or
-    symbols outside the vocabulary.
+    """The ids of the phonemes, with the boundary token at both ends. Raises InputError for no
+    phonemes, too many, and symbols outside the vocabulary.
     """
     if not phonemes.strip():
         raise InputError("no phonemes: there is nothing to say")
@@ -70,7 +71,7 @@ def input_ids(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def check_speed(speed: float) -> float:
-    """Return `speed` or raise InputError: 1 is the voice's own pace, 2 twice as fast."""
+    """Return `speed`, where 1 is the voice's own pace and 2 twice as fast. Raises InputError."""
     if not math.isfinite(speed) or not MIN_SPEED <= speed <= MAX_SPEED:
         raise InputError(
             f"speed {speed} is outside {MIN_SPEED:g} to {MAX_SPEED:g}: 1 is the voice's own pace, 2"
@@ -81,8 +82,8 @@ def check_speed(speed: float) -> float:
 
 @dataclass(frozen=True)
 class AlignmentLimits:
-    """Frames one token may last, and all together. A trained model stays far below; beyond it
-    something is broken.
+    """The most frames that one token and all tokens together may last. A trained model stays far
+    below; a model or input beyond is broken.
     """
 
     token_frames: int
@@ -90,15 +91,13 @@ class AlignmentLimits:
 
     @classmethod
     def of(cls, config: KokoroConfig, longest_bucket: int) -> "AlignmentLimits":
-        """What the projection can sum up to at the slowest speed, and what the longest frame bucket
-        holds.
-        """
+        """The projection's largest sum at the slowest speed, and the longest frame bucket."""
         return cls(int(config.max_dur / MIN_SPEED), longest_bucket)
 
 
 def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
-    """Round as upstream does (half to even, at least 1): raw [n] frames -> [n] int64. InputError
-    beyond the limits or for NaN.
+    """Round as upstream does, half to even, at least 1: raw [n] frames -> [n] int64. Raises
+    InputError beyond the limits and for NaN.
     """
     # NaN has no whole number: what the cast makes of it would be taken for a duration.
     bad = np.flatnonzero(~np.isfinite(raw))
@@ -126,8 +125,8 @@ def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
 
 
 def packed_frames(en: np.ndarray, bucket: int) -> np.ndarray:
-    """en [1, C, 1, F] (hidden, aligned) -> [1, C + 1, 1, bucket] with its mask as the last row and
-    zeros in the padding.
+    """Pad en [1, C, 1, F], the aligned hidden features, with zeros: [1, C + 1, 1, bucket], with the
+    mask as the last row.
     """
     # The mask is a row, because only one input may have enumerated lengths.
     with_mask = np.concatenate([en, np.ones_like(en[:, :1])], axis=1)
@@ -157,9 +156,8 @@ Named = Mapping[str, Any]  # inputs or outputs of one function, arrays or tensor
 @dataclass(frozen=True)
 class Functions:
     """`duration(ids [1, T], style [1, 128], speed [1])` -> durations, hidden, text;
-    `prosody(frames, style)` -> F0, energy.
-
-    Of tensors; of NumPy arrays where EncoderBackend.arrays says so.
+    `prosody(frames, style)` -> F0, energy. They take tensors, or NumPy arrays where
+    EncoderBackend.arrays is set.
     """
 
     duration: Callable[..., tuple[Any, ...]]
@@ -167,7 +165,7 @@ class Functions:
 
 
 def program_functions(programs: Mapping[str, Callable[[Named], Named]]) -> Functions:
-    """Both functions, of programs by name: of one package, of two, or of two files."""
+    """Both functions, from the programs of one package, of two, or of two files, by name."""
 
     def duration(ids: Any, style: Any, speed: Any) -> tuple[Any, ...]:
         outputs = programs[DURATION]({INPUT_IDS: ids, STYLE: style, SPEED: speed})
@@ -182,10 +180,11 @@ def program_functions(programs: Mapping[str, Callable[[Named], Named]]) -> Funct
 
 @dataclass(frozen=True, eq=False)
 class EncoderBackend:
-    """Who computes the two functions, and at which lengths.
+    """The two functions and the lengths that they are called with.
 
-    buckets None: at exact length. first_frames: cut behind the alignment, for checks on texts
-    longer than any bucket. arrays: the functions take and give NumPy arrays instead of tensors.
+    buckets: None means exact length. first_frames: the alignment is cut there, for checks on texts
+    that are longer than any bucket. arrays: the functions take and return NumPy arrays instead of
+    tensors.
     """
 
     functions: Functions
@@ -194,21 +193,13 @@ class EncoderBackend:
     first_frames: int | None = None
     arrays: bool = False
 
-    def token_width(self, tokens: int) -> int:
-        """Length that so many tokens are padded to. Raises UtteranceTooLong."""
-        return tokens if self.buckets is None else self.buckets.for_tokens(tokens)
-
-    def frame_width(self, frames: int) -> int:
-        """Length that so many frames are padded to. Raises InputError."""
-        return frames if self.buckets is None else bucket_for(frames, self.buckets.frames)
-
 
 class Context(Protocol):
-    """What these steps work with."""
+    """What the steps read beside tensors."""
 
     @property
     def vocab(self) -> Mapping[str, int]:
-        """Symbol to number."""
+        """The id of each symbol."""
 
     @property
     def voice(self) -> np.ndarray:
@@ -216,7 +207,7 @@ class Context(Protocol):
 
     @property
     def encoder(self) -> EncoderBackend:
-        """Who computes."""
+        """Computes the two functions."""
 
 
 def _ids(context: Context, tensors: Tensors) -> Tensors:
@@ -226,13 +217,10 @@ def _ids(context: Context, tensors: Tensors) -> Tensors:
 
 
 def _pad(context: Context, tensors: Tensors) -> Tensors:
-    ids = tensors["ids"]
+    ids, buckets = tensors["ids"], context.encoder.buckets
+    padding = 0 if buckets is None else buckets.for_tokens(len(ids)) - len(ids)
     # [1, T]
-    return {
-        "input_ids": np.pad(
-            ids, (0, context.encoder.token_width(len(ids)) - len(ids)), constant_values=PADDING_ID
-        )[None]
-    }
+    return {"input_ids": np.pad(ids, (0, padding), constant_values=PADDING_ID)[None]}
 
 
 def _style(context: Context, tensors: Tensors) -> Tensors:
@@ -274,7 +262,9 @@ def _asr(_: Context, tensors: Tensors) -> Tensors:
 
 def _frames(context: Context, tensors: Tensors) -> Tensors:
     aligned = tensors["hidden"][..., tensors["token_of_frame"]]  # [1, C, 1, F]
-    return {"frames": packed_frames(aligned, context.encoder.frame_width(aligned.shape[-1]))}
+    frames, buckets = aligned.shape[-1], context.encoder.buckets
+    bucket = frames if buckets is None else bucket_for(frames, buckets.frames)
+    return {"frames": packed_frames(aligned, bucket)}
 
 
 def _prosody(context: Context, tensors: Tensors) -> Tensors:
@@ -339,6 +329,7 @@ STEPS = (
         _prosody,
     ),
 )
+# these read neither vocabulary nor voice
 FROM_IDS = tuple(step for step in STEPS if step.name not in ("ids", "style"))
 
 
@@ -346,7 +337,7 @@ FROM_IDS = tuple(step for step in STEPS if step.name not in ("ids", "style"))
 class Encoded:
     """One utterance of n tokens and F frames, cut to length.
 
-    raw [n] frames before rounding, durations [n] int64; hidden and text [1, C, n]; asr [1, C, F];
+    raw [n]: frames before rounding; durations [n] int64; hidden and text [1, C, n]; asr [1, C, F];
     f0_hz and energy [1, 2F]; frames [1, C, F]: hidden, aligned.
     """
 
@@ -364,24 +355,13 @@ class Encoded:
         """From the steps' tensors."""
         import torch
 
-        upstream_tensors = {
+        fields = {
             name: torch.from_numpy(np.ascontiguousarray(tensors[name]))
             for name in cls.__dataclass_fields__
         }
-        count = upstream_tensors["asr"].shape[-1]
-        columns = {name: upstream_tensors[name][:, :, 0] for name in ("hidden", "text")}
-        return cls(
-            **upstream_tensors | columns | {"frames": upstream_tensors["frames"][:, :-1, 0, :count]}
-        )
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """What the steps from `ids` on work with: neither vocabulary nor voice."""
-
-    encoder: EncoderBackend
-    vocab: Mapping[str, int] = field(default_factory=dict)
-    voice: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+        fields |= {name: fields[name][:, :, 0] for name in ("hidden", "text")}
+        frames = fields["asr"].shape[-1]
+        return cls(**fields | {"frames": fields["frames"][:, :-1, 0, :frames]})
 
 
 def encode(
@@ -391,8 +371,9 @@ def encode(
     speed: float,
     durations: "np.ndarray | None" = None,
 ) -> Encoded:
-    """The steps from `ids` on. ids with boundary tokens; style [1, 128], the prosody half, in the
-    dtype to compute in. durations [n]: frames to align by, instead of the rounded `raw`.
+    """Run the steps from `ids` on. ids have the boundary tokens; style [1, 128], the prosody half,
+    has the dtype to compute in. durations [n] are the frames to align by, instead of the rounded
+    `raw`.
 
     Raises InputError for a speed or a length that is out of range.
     """
@@ -402,4 +383,4 @@ def encode(
         "speed": np.array([check_speed(speed)], np.float32),
     }
     inputs |= {} if durations is None else {"durations": durations.astype(np.int64)}
-    return Encoded.of(run_steps(FROM_IDS, Encoding(backend), inputs))
+    return Encoded.of(run_steps(FROM_IDS, SimpleNamespace(encoder=backend), inputs))

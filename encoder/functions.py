@@ -6,8 +6,8 @@ prosody predictor, the text encoder), cut into the two functions that are export
 
 encoder/encoder_steps.py runs them, or the same functions of a built package. Source: upstream
 kokoro/modules.py, ProsodyPredictor and DurationEncoder, without dropout. `inside` is 1 on the
-utterance, 0 in the padding. Upstream carries the style along in `d` and `en`; it is the same row at
-every step, so here it is joined where an LSTM reads it.
+utterance and 0 in the padding. Upstream carries the style along in `d` and `en`; it is the same row
+at every step, so here it is joined where an LSTM reads it.
 """
 
 import torch
@@ -23,14 +23,14 @@ from kokoro_ane.encoder.albert import Albert
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, Functions
 from kokoro_ane.encoder.lstm import PrefixLSTM
 
-# upstream's names, and of the attributes below
+# the names of upstream's parts and of Encoder's attributes
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder")
 NORM_EPSILON = 1e-5
 LEAKY_SLOPE, TEXT_NORM_EPSILON = 0.2, 1e-5  # upstream's LayerNorm and activation
 
 
 def with_style(x: Tensor, style: Tensor, inside: Tensor) -> Tensor:
-    """x [1, T, C] and the style row [1, S] at every step inside: [1, T, C + S]."""
+    """Join x [1, T, C] and the style row [1, S] at every step inside: [1, T, C + S]."""
     return torch.cat([x, style.unsqueeze(1) * inside], dim=2)
 
 
@@ -75,15 +75,15 @@ class DurationProjection(nn.Module):
         self.linear_layer = nn.Linear(width, max_frames)
 
     def forward(self, x: Tensor, speed: Tensor) -> Tensor:
-        """x [1, T, C], speed [1] -> frames a token [1, T]: the sum of `max_frames` probabilities of
-        lasting one frame more.
+        """x [1, T, C], speed [1] -> frames of each token [1, T]: the sum of `max_frames`
+        probabilities that it lasts one frame more.
         """
         return torch.sigmoid(self.linear_layer(x)).sum(dim=2) / speed
 
 
 class ProsodyPredictor(nn.Module):
-    """Holds 1. what says how long each symbol lasts; 2. what says pitch and energy at 80 per
-    second.
+    """Responsibilities: 1. the layers that predict how long each symbol lasts; 2. the layers that
+    predict pitch and energy at 80 per second. The functions below call them.
     """
 
     def __init__(self, config: KokoroConfig) -> None:
@@ -128,7 +128,7 @@ class ChannelNorm(nn.Module):
 
 class TextEncoder(nn.Module):
     """Responsibilities: 1. embed symbols; 2. mix neighbours by convolution, then the sentence by a
-    two-way LSTM. It knows no time.
+    two-way LSTM. One column is one symbol, however long that lasts.
     """
 
     def __init__(self, config: KokoroConfig) -> None:
@@ -145,19 +145,10 @@ class TextEncoder(nn.Module):
         )
         self.lstm = PrefixLSTM(width, width // 2)
 
-    def forward(
-        self, input_ids: Tensor, lengths: Tensor | None = None, inside: Tensor | None = None
-    ) -> Tensor:
-        """input_ids [B, T] -> [B, hidden, 1, T], zero in the padding.
-
-        Padding is marked by `lengths` [B], or by `inside` [B, T, 1] itself (1 on the prefix), or
-        there is none.
+    def forward(self, input_ids: Tensor, inside: Tensor | None = None) -> Tensor:
+        """input_ids [B, T], inside [B, T, 1] (None: no padding) -> [B, hidden, 1, T], zero in the
+        padding.
         """
-        if lengths is not None:
-            steps = torch.arange(input_ids.shape[1], device=input_ids.device)
-            inside = (steps < lengths.to(input_ids.device)[:, None])[..., None].to(
-                self.embedding.weight.dtype
-            )
         columns = None if inside is None else inside.transpose(1, 2).unsqueeze(2)  # [B, 1, 1, T]
         x = _only(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns)  # [B, C, 1, T]
         for block in self.cnn:
@@ -171,7 +162,7 @@ def _only(x: Tensor, columns: Tensor | None) -> Tensor:
 
 
 class Encoder(nn.Module):
-    """The four parts of upstream's KModel that stand before the decoder, under upstream's names."""
+    """The four parts of upstream's KModel before the decoder, under upstream's names."""
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
@@ -182,8 +173,8 @@ class Encoder(nn.Module):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Encoder":
-        """The checkpoint's encoder in float32. InputError names a part that the checkpoint does not
-        hold.
+        """The checkpoint's encoder in float32. Raises InputError with the name of a part that the
+        checkpoint lacks.
         """
         encoder = cls(checkpoint.config)
         # A checkpoint of the vocoder alone lacks these parts, and its user wants to know which.
@@ -199,8 +190,8 @@ class Encoder(nn.Module):
 
 
 class DurationPredictor(nn.Module):
-    """Symbols and style to durations: the blocks whose rounding shifts every frame after it. Its
-    own scope, so that it can stay in fp32.
+    """Symbols and style to durations. A rounding error here shifts every later frame, so this is a
+    module of its own, which can stay in fp32.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -225,7 +216,7 @@ class DurationPredictor(nn.Module):
 
 
 class DurationFunction(nn.Module):
-    """Everything that runs at the token rate. One utterance; T is the padded length."""
+    """Everything at the token rate, for one utterance. T is the padded length."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -238,8 +229,8 @@ class DurationFunction(nn.Module):
         """Shapes: input_ids [1, T] int32, PADDING_ID in the padding; style [1, 128], the prosody
         half; speed [1].
 
-        Returns durations [1, T] in frames, not rounded (the padding means nothing); hidden and text
-        [1, C, 1, T], zero in the padding.
+        Returns durations [1, T] in frames, not rounded, without meaning in the padding; hidden and
+        text [1, C, 1, T], zero in the padding.
         """
         inside = (input_ids > PADDING_ID).to(style.dtype).unsqueeze(2)  # [1, T, 1]
         ids = input_ids.clamp(min=0)
@@ -255,15 +246,15 @@ class CurvePredictor(nn.Module):
         self.blocks, self.projection = blocks, projection
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask) -> Tensor:
-        """x [1, C, 1, F], style [1, S, 1, 1] -> [1, 2F]; the padding means nothing."""
+        """x [1, C, 1, F], style [1, S, 1, 1] -> [1, 2F], without meaning in the padding."""
         for block in self.blocks:
             x, mask = block(x, style, mask)
         return self.projection(x).squeeze(2).squeeze(1)  # [1, 1, 1, 2F] -> [1, 2F]
 
 
 class F0Predictor(nn.Module):
-    """The frame-rate LSTM and the pitch behind it. Its own scope, so that it can stay in fp32: the
-    source sums F0 up to a phase.
+    """The LSTM at the frame rate and the pitch that is predicted from it. A module of its own,
+    which can stay in fp32: the source sums F0 up to a phase.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -272,8 +263,8 @@ class F0Predictor(nn.Module):
         self.curve = CurvePredictor(encoder.predictor.F0, encoder.predictor.F0_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor, Mask]:
-        """Takes what ProsodyFunction takes -> F0 [1, 2F]; and for the energy: x [1, C, 1, F],
-        style [1, S, 1, 1], mask.
+        """ProsodyFunction's inputs -> F0 [1, 2F]; and for the energy x [1, C, 1, F], style [1, S,
+        1, 1] and the mask.
         """
         rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]
         inside = rows[..., -1:]  # [1, F, 1]
@@ -288,7 +279,7 @@ class F0Predictor(nn.Module):
 
 
 class ProsodyFunction(nn.Module):
-    """Everything between the alignment and the vocoder. F is the padded length."""
+    """Everything at the frame rate, between alignment and vocoder. F is the padded length."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -296,8 +287,8 @@ class ProsodyFunction(nn.Module):
         self.energy_predictor = CurvePredictor(encoder.predictor.N, encoder.predictor.N_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-        """frames [1, C + 1, 1, F] of `packed_frames`; style [1, 128] -> F0 (Hz) and energy [1, 2F];
-        their padding means nothing.
+        """frames [1, C + 1, 1, F] of `packed_frames`, style [1, 128] -> F0 (Hz) and energy [1, 2F],
+        without meaning in the padding.
         """
         f0_hz, x, column, mask = self.f0_predictor(frames, style)
         return f0_hz, self.energy_predictor(x, column, mask)

@@ -1,5 +1,5 @@
-"""A two-way LSTM that padding cannot reach, as one stock LSTM: upstream's pack_padded_sequence
-without a data-dependent shape.
+"""A two-way LSTM whose result does not depend on the padding, as one stock LSTM: upstream's
+pack_padded_sequence without a data-dependent shape.
 
     # x [B, T, 640], inside [B, T, 1] is 1 on the prefix, 0 in the padding
     y = PrefixLSTM(640, 256)(x, inside)
@@ -40,7 +40,7 @@ class PrefixLSTM(OneLSTM, nn.LSTM):
     def __init__(self, inner: int, hidden: int) -> None:
         super().__init__(inner, hidden, batch_first=True, bidirectional=True)
 
-    # always from zeros: no first state
+    # it always begins with zeros, so there is no first state
     def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:  # type: ignore[override]
         """x [B, T, inner], inside [B, T, 1] or None at exact length -> [B, T, 2 hidden], zero in
         the padding.
@@ -54,9 +54,9 @@ class PrefixLSTM(OneLSTM, nn.LSTM):
         )
 
     def flag_weights(self) -> list[Tensor]:
-        """torch.lstm's list, one column wider: -1 for the input gate (the first quarter), 0 for the
-        others. The flag is large, not the weight, so that a scale per row still fits the rest of
-        the row.
+        """torch.lstm's list of weights, one column wider: -1 for the input gate (the first quarter
+        of the rows), 0 for the others. The flag is large and not the weight, so that a scale per
+        row still fits the rest of the row.
         """
         gate = (
             torch.arange(4 * self.hidden_size, device=self.weight_ih_l0.device) < self.hidden_size
@@ -73,13 +73,13 @@ class PrefixLSTM(OneLSTM, nn.LSTM):
 
 
 def flagged(x: Tensor, inside: Tensor) -> Tensor:
-    """x [B, T, inner], zero in the padding, and the column that says so: [B, T, inner + 1]."""
+    """x [B, T, inner], zero in the padding, and the column that marks it: [B, T, inner + 1]."""
     return torch.cat([x * inside, (1 - inside) * CLOSED_GATE], dim=2)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums of the four gates (enter, keep, new, leave) [..., 4 hidden] and the cell [..., hidden]
-    -> the next state and cell.
+    """One step: the sums of the four gates (input, forget, cell, output) [..., 4 hidden] and the
+    cell [..., hidden] -> the next state and cell.
     """
     enter, keep, new, leave = gates.chunk(4, dim=-1)
     cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
@@ -87,8 +87,8 @@ def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class ScanLSTM(nn.Module):
-    """PrefixLSTM with its step written out; the inputs' product is one matrix product before the
-    loop.
+    """PrefixLSTM with its loop written out. The inputs' part of all gates is one matrix product
+    before the loop.
     """
 
     def __init__(self, lstm: PrefixLSTM) -> None:
@@ -133,7 +133,7 @@ class ScanLSTM(nn.Module):
 
 
 def without_lstm(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Module:
-    """A copy whose LSTMs are loops of that kind."""
+    """A copy of `module` whose LSTMs are loops of that kind."""
     copied = copy.deepcopy(module).eval()
     for path, layer in list(copied.named_modules()):
         if isinstance(layer, PrefixLSTM):
@@ -143,8 +143,8 @@ def without_lstm(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Modul
 
 @torch.library.custom_op("kokoro_ane::lstm_steps", mutates_args=())
 def lstm_steps(sums: Tensor, onward: Tensor) -> Tensor:
-    """sums [T, 4 hidden], what the inputs give each gate (enter, keep, new, leave); onward [hidden,
-    4 hidden] -> states [T, hidden].
+    """sums [T, 4 hidden], the inputs' part of each gate (input, forget, cell, output); onward
+    [hidden, 4 hidden] -> states [T, hidden].
     """
     state = cell = sums.new_zeros(len(onward))
     states = []
@@ -160,7 +160,7 @@ def _(sums: Tensor, onward: Tensor) -> Tensor:
 
 
 class OperatorLSTM(ScanLSTM):
-    """ScanLSTM with the operator for its loop."""
+    """ScanLSTM whose loop is the operator."""
 
     def _one_way(self, rows: Tensor, end: str) -> Tensor:
         """[T, inner] -> [T, hidden]."""
@@ -170,5 +170,5 @@ class OperatorLSTM(ScanLSTM):
 
 
 def with_operators(module: nn.Module) -> nn.Module:
-    """A copy whose LSTMs are operators."""
+    """A copy of `module` whose LSTMs are operators."""
     return without_lstm(module, OperatorLSTM)

@@ -60,11 +60,11 @@ def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Prof
     # What the statistics are measured over is run whole; only what is longer runs in windows.
     if frames <= frames_of(programs[UTTERANCE].all_shapes()[-1]):
         return [run(DECODER, frames), run(UTTERANCE, frames)]
-    from kokoro_ane.vocoder.streaming.streaming_package import fixed_windows
+    from kokoro_ane.vocoder.streaming.streaming_package import windows
 
     sizes = tuple(frames_of(shapes) for shapes in programs[WINDOW].all_shapes())
-    windows = Counter(window.frames for window in fixed_windows(frames, sizes, early=False))
-    return [run(DECODER, frames), *(run(WINDOW, size, count) for size, count in windows.items())]
+    counts = Counter(window.frames for window in windows(frames, sizes, early=False))
+    return [run(DECODER, frames), *(run(WINDOW, size, count) for size, count in counts.items())]
 
 
 def frames_of(shapes: Mapping[str, tuple[int, ...]]) -> int:

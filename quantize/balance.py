@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from kokoro_ane.core.contract import PROSODY_PER_FRAME
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import (
     AdaIN1d,
     AdainResBlk1d,
@@ -86,8 +85,6 @@ def channel_divisors(
     `paths` should name only what becomes int8: weights that take the scales have a wider range to
     cover, in the decoder 30 dB where it was 11.
     """
-    if not 0.0 <= exponent <= 1.0:
-        raise InputError(f"exponent of the balance is {exponent}: 0 to 1 is needed")
     places = {*(site.reader for site in sites(vocoder)), *scaled_at_input(vocoder)}
     divisors = {}
     for path in sorted(places & set(paths)) if exponent else ():

@@ -208,7 +208,7 @@ def vocoder_inputs(
     else:
         # [1, hidden, 1, T]
         ids = torch.from_numpy(utterance.input_ids).long()[None]
-        features = {"text": text(ids, None).numpy()}
+        features = {"text": text(ids).numpy()}
     # these steps let neither encoder nor vocoder compute: whole utterances, the harmonic source
     speaker = SimpleNamespace(
         voice=checkpoint.blend(utterance.voice).numpy(),

@@ -39,7 +39,7 @@ from kokoro_ane.vocoder.packing import (
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_model import Folding, GivenNorms, SecondStage
-from kokoro_ane.vocoder.streaming.streaming_package import FIRST, LONGEST, MEASURED, windows
+from kokoro_ane.vocoder.streaming.streaming_package import MEASURED, WINDOWS, windows
 
 
 class EagerBackend:
@@ -81,9 +81,10 @@ class StreamingBackend:
         measured: int = MEASURED,
         *,
         layout: str = STREAMING,
+        sizes: tuple[int, ...] = WINDOWS,
     ) -> None:
         self.source = vocoder.generator.m_source.host
-        self.eager, self.measured = EagerVocoder(vocoder), measured
+        self.eager, self.measured, self.sizes = EagerVocoder(vocoder), measured, sizes
         folding = Folding.of(vocoder, predictor.centres, layout)
         self.decoder = DecoderFunction(vocoder, predictor, folding).eval()
         second = SecondStage(vocoder, folding).eval()
@@ -94,8 +95,8 @@ class StreamingBackend:
         return torch.from_numpy(pack_utterance(inputs, inputs.frames))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """Waveform [600F], in the windows with the least work."""
-        return torch.cat(list(self.pieces(features, style, frames, first=None)))
+        """Waveform [600F], in the windows that are the least work."""
+        return torch.cat(list(self.pieces(features, style, frames, early=False)))
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of an utterance, for a judge."""
@@ -109,11 +110,10 @@ class StreamingBackend:
         features: Array,
         style: Array,
         frames: int,
-        first: int | None = FIRST,
-        longest: int = LONGEST,
+        early: bool = True,
     ) -> Iterator[Tensor]:
-        """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of
-        windows (vocoder.streaming.streaming_package).
+        """Yield the samples in order, as they are computed: [600F] together. With `early` the short
+        windows come first.
         """
         features, style = torch.as_tensor(features), torch.as_tensor(style)
         *parts, rows = features.split(self.decoder.sizes, dim=1)
@@ -136,7 +136,7 @@ class StreamingBackend:
         pooled = self.decoder.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
         _, style_affine = self.decoder.style_affines(style)
         affine = self.decoder.affine(pooled, shares, style, style_affine)
-        for window in windows(frames, first, longest):
+        for window in windows(frames, self.sizes, early, any_length=True):
             start, end = window.start, window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
             columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]

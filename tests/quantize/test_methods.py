@@ -35,7 +35,7 @@ from kokoro_ane.quantize.plan import Layer, int8_macs_share, plan_for
 from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
 from kokoro_ane.quantize.search import Option, first_within, trade_off
 from kokoro_ane.runtimes.genuine import require_genuine
-from tests.commands import parsed
+from tests.commands import parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
 
@@ -62,42 +62,54 @@ def test_names_agree_and_an_unknown_one_lists_them():
         assert method.title
     names = "fp16, w8, p8, p6, p4, w4, w8a8, p6a8, p4a8, mixed, mixed18"
     assert list(METHODS) == names.split(", ")
-    pytest.raises(InputError, method_named, "w9").match(f"unknown method 'w9'; there are: {names}")
+    refused(f"unknown method 'w9'; there are: {names}", method_named, "w9")
+    assert [name for name, method in METHODS.items() if method.unfit_for_engine] == ["w4"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (IntegerWeights, {"bits": 5}, "integer weights of 5 bits"),
-        (IntegerWeights, {"block": 4}, "block is 4"),
-        (PaletteWeights, {"bits": 5}, "palette of 5 bits: 3, 4, 6 or 8"),
-        (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"),
-        (Activations, {"clips": 0}, "clips is 0"),
-        (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
-        (Activations, {"exponent": 0.0}, "time_varying_scale needs an exponent above 0"),
-    ],
+KINDS = {kind.__name__: kind for kind in (IntegerWeights, PaletteWeights, Activations)}
+
+
+@table(
+    "kind options message",
+    """
+    IntegerWeights | {"bits": 5} | integer weights of 5 bits
+    IntegerWeights | {"block": 4} | block is 4
+    PaletteWeights | {"bits": 5} | palette of 5 bits: 3, 4, 6 or 8
+    Activations | {"exponent": 1.5} | exponent of the balance is 1.5
+    Activations | {"clips": 0} | clips is 0
+    Activations | {"percentile": 101.0} | percentile is 101.0: 90 to 100
+    Activations | {"exponent": 0.0} | time_varying_scale needs an exponent above 0
+""",
 )
 def test_impossible_configurations(kind, options, message):
-    pytest.raises(InputError, kind, **options).match(message)
+    refused(message, KINDS[kind], **options)
 
 
-@pytest.mark.parametrize(
-    ("channels", "block"), [(192, 32), (226, 226), (130, 26), (22, 22), (64, 32), (7, 7)]
+@table(
+    "channels block",
+    """
+    192 | 32
+    226 | 226
+    130 | 26
+    22 | 22
+    64 | 32
+    7 | 7
+""",
 )
 def test_blocks_divide_their_channels(channels, block):
     assert IntegerWeights(4, 32).block_of(channels) == block
 
 
-@pytest.mark.parametrize(
-    ("outputs", "width", "rows"),
-    [
-        (1024, 3270, 4),
-        (1090, 3, 1090),
-        (2180, 128, 20),
-        (1024, 128, 32),
-        (128, 384, 8),
-        (13, 9000, 13),
-    ],
+@table(
+    "outputs width rows",
+    """
+    1024 | 3270 | 4
+    1090 | 3 | 1090
+    2180 | 128 | 20
+    1024 | 128 | 32
+    128 | 384 | 8
+    13 | 9000 | 13
+""",
 )
 def test_rows_that_share_a_table_divide_the_outputs_and_pay(outputs, width, rows):
     assert PaletteWeights(4, rows=4).rows_of(outputs, width) == rows
@@ -105,56 +117,34 @@ def test_rows_that_share_a_table_divide_the_outputs_and_pay(outputs, width, rows
     assert PaletteWeights(4, rows=4).rows_of(512, 384, value_bytes=4) == 16
 
 
-def test_only_w4_is_unfit_for_the_engine_and_says_why():
-    assert [name for name, method in METHODS.items() if method.unfit_for_engine] == ["w4"]
-    assert "Neural Engine" in METHODS["w4"].unfit_for_engine
-    assert METHODS["w4"].target == "iOS18"
-
-
-def test_both_upsamplers_keep_a_float_input():
-    takes = METHODS["w8a8"].int8_activations().takes
-    assert not any(
-        map(
-            takes,
-            ("generator.ups.0", "generator.ups.1", "encode.conv1", "decode.3.pool"),
-        )
-    )
-    assert takes("decode.0.conv1")
-    assert takes("generator.resblocks.0.convs1.0")
-
-
 class TestSettings:
     def test_replace_what_they_name(self):
-        settings = [
-            "exponent=0.25",
-            "clips=3",
-            "time_varying_scale=0",
-            "per_column_scale=0",
-            "float_inputs=a,b.*",
-        ]
-        method, expected = (
-            with_settings(METHODS["w8a8"], settings),
-            Activations(0.25, time_varying_scale=False, per_column_scale=False, clips=3),
+        settings = (
+            "exponent=0.25 clips=3 time_varying_scale=0 per_column_scale=0 float_inputs=a,b.*"
         )
-        assert method.activations == dataclasses.replace(expected, float_inputs=("a", "b.*"))
+        expected = {
+            "exponent": 0.25,
+            "clips": 3,
+            "time_varying_scale": False,
+            "per_column_scale": False,
+            "float_inputs": ("a", "b.*"),
+        }
+        method = with_settings(METHODS["w8a8"], settings.split())
+        assert method.activations == dataclasses.replace(Activations(), **expected)
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
-    @pytest.mark.parametrize(
-        ("method", "setting", "message"),
-        [
-            (
-                "w8a8",
-                "alpha=1",
-                "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs",
-            ),
-            ("w8a8", "exponent", "give KEY=VALUE"),
-            ("w8a8", "exponent=much", "'much' is not a number"),
-            ("w8a8", "time_varying_scale=yes", "'yes' is not a number"),
-            ("w8", "exponent=1", "method 'w8' has no activations to set"),
-        ],
+    @table(
+        "method setting message",
+        """
+        w8a8 | alpha=1 | --set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs
+        w8a8 | exponent | give KEY=VALUE
+        w8a8 | exponent=much | 'much' is not a number
+        w8a8 | time_varying_scale=yes | 'yes' is not a number
+        w8 | exponent=1 | method 'w8' has no activations to set
+    """,
     )
     def test_bad_ones_are_named(self, method, setting, message):
-        pytest.raises(InputError, with_settings, METHODS[method], [setting]).match(message)
+        refused(message, with_settings, METHODS[method], [setting])
 
 
 class TestPlan:
@@ -213,29 +203,18 @@ class TestPlan:
             ("generator.noise_convs.0", "generator.ups.0", "generator.ups.1"), "w8"
         )
 
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            (
-                {STYLE.name: "w8a8"},
-                "encode.norm1.fc is an AdaIN affine or of a few weights and keeps a float input",
-            ),
-            ({"nothing": "w8"}, "names a layer that the vocoder does not have: nothing"),
-        ],
-    )
-    def test_bad_recipes(self, change, message):
+    def test_bad_recipes(self):
         good = dict.fromkeys((LARGE.name, SMALL.name, STYLE.name, UPS.name), "w8")
-        pytest.raises(InputError, plan_for, METHODS["mixed"], LAYERS, good | change).match(message)
-        with pytest.raises(InputError, match=r"recipe does not name: .* \(1 in all\)"):
-            plan_for(
-                METHODS["mixed"],
-                LAYERS,
-                {name: level for name, level in good.items() if name != UPS.name},
-            )
-        with pytest.raises(
-            InputError, match=r"method 'mixed' needs a recipe: `kokoro-ane sensitivity`"
+        for recipe, message in (
+            (
+                good | {STYLE.name: "w8a8"},
+                "norm1.fc is an AdaIN affine or of a few weights and keeps",
+            ),
+            (good | {"nothing": "w8"}, "names a layer that the vocoder does not have: nothing"),
+            ({STYLE.name: "w8"} | dict.fromkeys((LARGE.name, UPS.name), "w8"), r"\(1 in all\)"),
+            (None, "method 'mixed' needs a recipe: `kokoro-ane sensitivity`"),
         ):
-            plan_for(METHODS["mixed"], LAYERS, None)
+            refused(message, plan_for, METHODS["mixed"], LAYERS, recipe)
 
 
 class TestRecipeFile:
@@ -246,30 +225,24 @@ class TestRecipeFile:
         recipe.require_fits(checkpoint)
         assert recipe_path(checkpoint, "mixed18") == RECIPES / "demo-mixed18.json"
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("{", "is not JSON"),
-            ("[]", "not an object"),
-            ('{"levels": {}}', "has no key 'budget'"),
-        ],
+    @table(
+        "text message",
+        r"""
+        { | is not JSON
+        "[]" | not an object
+        "{\"levels\": {}}" | has no key 'budget'
+    """,
     )
     def test_bad_files(self, tmp_path, text, message):
         (tmp_path / "r.json").write_text(text, encoding="utf-8")
-        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(message)
+        refused(message, load_recipe, tmp_path / "r.json")
 
-    def test_an_unknown_level_lists_them(self, tmp_path):
-        recipe = parsed(RECIPES / "kokoro-int8.json")
+    def test_a_missing_one_names_the_command_and_an_unknown_level_the_others(self, tmp_path):
+        path, recipe = tmp_path / "r.json", parsed(RECIPES / "kokoro-int8.json")
+        refused("there is no recipe .* `kokoro-ane sensitivity`", load_recipe, path)
         recipe["levels"]["F0_conv"] = "w9"
-        (tmp_path / "r.json").write_text(json.dumps(recipe), encoding="utf-8")
-        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(
-            "unknown level 'w9'; there are: fp16, w8, p6, p4, p6_gptq,"
-        )
-
-    def test_missing_names_the_command(self, tmp_path):
-        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(
-            r"does not exist: there is no recipe .* `kokoro-ane sensitivity`"
-        )
+        path.write_text(json.dumps(recipe), encoding="utf-8")
+        refused("unknown level 'w9'; there are: fp16, w8, p6, p4, p6_gptq,", load_recipe, path)
 
 
 class TestTradeOff:

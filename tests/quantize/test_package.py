@@ -329,15 +329,6 @@ class TestBuild:
 
 
 class TestApplyCommand:
-    def test_last_line_is_json(self, copied, capsys):
-        checkpoint, build = copied
-        assert apply(f"--method w8 --checkpoint {checkpoint.folder} --build {build}".split()) == 0
-        printed = capsys.readouterr()
-        data = json.loads(printed.out.splitlines()[-1])
-        assert data["manifest"].endswith("-w8.json")
-        assert data["share_of_parent"] < 1
-        assert "not releasable" in printed.out
-
     def test_no_parent(self, built, tmp_path, capsys):
         assert (
             apply(f"--method w8a8 --checkpoint {built[0].folder} --build {tmp_path}".split()) == 2

@@ -14,6 +14,8 @@
 (vocoder/streaming/streaming_package.py).
 """
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,14 +37,12 @@ from kokoro_ane.vocoder.decoder import (
     Vocoder,
     unpack_frames,
 )
-from kokoro_ane.vocoder.eager import folded
 from kokoro_ane.vocoder.packing import SPECTRUM_ROWS
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
-from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula
+from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula, folded_conv
 from kokoro_ane.vocoder.streaming.streaming_model import (
     FirstStage,
     Folding,
-    GeneratorNorm,
     GivenNorms,
     MeasuredNorms,
     SecondStage,
@@ -74,7 +74,7 @@ class PooledMoments(nn.Module):
         super().__init__()
         conv = generator.noise_convs[1]
         self.up = PhaseUp(generator.ups[1], generator.blocks_per_stage)
-        self.source = folded(conv, bias=torch.zeros(conv.out_channels))
+        self.source = folded_conv(conv, bias=torch.zeros(conv.out_channels))
 
     def forward(self, x: Tensor, spectrum: Tensor, mask: Mask) -> list[Power]:
         """x [1, C, 1, 20B] and its mask, beyond which it is 0; spectrum [1, 22 * 6, 1, 20 (B + 1)]
@@ -220,24 +220,15 @@ def style_product(generator: Generator, form: SnakeFormula) -> Product:
     """The style's gains and shifts of all norms, with Snake's alpha in them: the first stage's
     gains, its shifts, then the second's.
     """
-    stages = [_style_rows(stage_norms(generator, stage), form) for stage in (0, 1)]
-    weights, biases = zip(*stages, strict=True)
+    weights: list[Tensor] = []
+    biases: list[Tensor] = []
+    for stage, half in itertools.product((0, 1), (0, 1)):
+        for norm in stage_norms(generator, stage):
+            fc, factor = norm.norm.fc, norm.factor(form)
+            weight = fc.weight.detach().flatten(1).double().chunk(2)[half]  # [C, style_dim]
+            weights.append(weight * factor[:, None])
+            biases.append(fc.bias.detach().double().chunk(2)[half] * factor)
     return Product(torch.cat(weights), torch.cat(biases))
-
-
-def _style_rows(norms: tuple[GeneratorNorm, ...], form: SnakeFormula) -> tuple[Tensor, Tensor]:
-    """Weight [2R, style_dim] and bias [2R], gains before shifts."""
-    pairs = [(norm.norm.fc, norm.factor(form).repeat(2)) for norm in norms]
-    # [2C, style_dim]
-    weights = [fc.weight.detach().flatten(1).double() * factor[:, None] for fc, factor in pairs]
-    biases = [fc.bias.detach().double() * factor for fc, factor in pairs]
-    return _gains_first(weights), _gains_first(biases)
-
-
-def _gains_first(parts: list[Tensor]) -> Tensor:
-    """Gains and shifts of each norm, [2C, ...] -> all gains, then all shifts."""
-    gains, shifts = zip(*(part.chunk(2) for part in parts), strict=True)
-    return torch.cat([*gains, *shifts])
 
 
 class DecoderFunction(nn.Module):

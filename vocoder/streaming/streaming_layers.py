@@ -24,6 +24,14 @@ SPREAD = 7.0
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)
 
 
+def folded_conv(
+    conv: Conv, divisor: Tensor | float = 1.0, bias: Tensor | None = None
+) -> ScaledConv:
+    """`folded`, always as a ScaledConv: the variables of its `forward` name a package's values."""
+    copied = folded(conv, divisor, bias=bias)
+    return copied if isinstance(copied, ScaledConv) else ScaledConv(copied)
+
+
 class PhaseConv(ScaledConv):
     """A convolution of stride n that reads n columns as n rows of a channel: the source convolution
     of stride 6 and kernel 12 on [1, 22, 1, 120F + 1] has kernel 3 on [1, 22 * 6, 1, 20F + 1].

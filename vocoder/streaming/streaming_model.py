@@ -38,6 +38,7 @@ from kokoro_ane.vocoder.streaming.streaming_layers import (
     FORMS,
     PhaseConv,
     SnakeFormula,
+    folded_conv,
     small_or_apart,
 )
 
@@ -207,7 +208,7 @@ class AffineConv(nn.Module):
         apart = folding.apart or spread
         self.register_buffer("alpha", inner.float().view(1, -1, 1, 1) if small else None)
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
-        self.conv = folded(conv, 1.0 if apart else inner, bias=bias)
+        self.conv = folded_conv(conv, 1.0 if apart else inner, bias)
 
     def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
         """x [1, C, 1, S], less its centre -> [1, out, 1, S]."""
@@ -274,7 +275,7 @@ class GeneratorStage(nn.Module):
         self.channels = up.in_channels  # of what the stage reads
         conv, source = generator.noise_convs[stage], f"noise_res.{stage}"
         bias = bias_of(conv) - folding.centres[f"{source}.adain1.0"]
-        reader = PhaseConv(conv, bias) if conv.stride[1] > 1 else folded(conv, bias=bias)
+        reader = PhaseConv(conv, bias) if conv.stride[1] > 1 else folded_conv(conv, bias=bias)
         # its sum with the upsampler's result is less the centre of what the parallel blocks read
         centre = folding.centres[f"resblocks.{stage * count}.adain1.0"]
         block = AffineBlock(source, generator.noise_res[stage], folding, centre)
@@ -322,7 +323,7 @@ class SecondStage(GeneratorStage):
         super().__init__(vocoder, folding)
         generator = vocoder.generator
         # the mean over parallel blocks is left a sum
-        self.conv_post = folded(generator.conv_post, float(generator.blocks_per_stage))
+        self.conv_post = folded_conv(generator.conv_post, float(generator.blocks_per_stage))
         self.stft = generator.stft
 
     def forward(self, x: Tensor, spectrum: Tensor, affines: GivenNorms) -> Tensor:

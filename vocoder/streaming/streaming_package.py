@@ -18,7 +18,6 @@ padding of the convolutions is upstream's own. At every other edge HALO frames a
 and dropped.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,10 +55,10 @@ from kokoro_ane.vocoder.source import HarmonicSource
 
 # frames a side: the second stage spoils 124 columns of 120 a frame, the inverse STFT two more
 HALO = 2
-# frames, at any length: an early first sound, 0.3 s of it; throughput, with a tenth of halo
-FIRST, LONGEST = 20, 160
-# frames, of a package: the same two and one between; 120 columns a frame stay within the 16,384
-# that an engine takes
+# frames, where any length can be rendered: an early first sound, 0.3 s of it, and each window twice
+# as long as the one before, so that its sound lasts until the next is computed
+WINDOWS = (20, 40, 80, 160)
+# frames, of a package: 120 columns a frame stay within the 16,384 that an engine takes
 SIZES = (24, 64, 128)
 # frames: what is no longer is rendered at once with its own statistics, in less time than its sound
 # lasts
@@ -82,48 +81,12 @@ class Window:
     end: int
 
 
-def windows(frames: int, first: int | None = None, longest: int = LONGEST) -> tuple[Window, ...]:
-    """Cover the utterance with windows of about equal length, `longest` frames at most. With
-    `first` the first one renders so many frames and each after it twice as many, so that the sound
-    of one lasts until the next is computed.
-
-    Raises InputError for windows that hold nothing but halo.
-    """
-    if min(longest, longest if first is None else first) <= 2 * HALO:
-        raise InputError(
-            f"a window of {min(longest, first or longest)} frames is no longer than what its edges"
-            f" spoil, {2 * HALO}"
-        )
-    if frames <= (longest if first is None else first):
-        return (Window(0, frames, 0, frames),)
-    ends = [] if first is None else list(_growing(first, min(longest, frames)))
-    begin = ends[-1] if ends else 0
-    count = math.ceil((frames - begin) / (longest - 2 * HALO))
-    ends += [begin + round((frames - begin) * number / count) for number in range(1, count + 1)]
-    begins = [0, *ends[:-1]]
-    shown = [
-        (max(0, begin - HALO), min(frames, end + HALO))
-        for begin, end in zip(begins, ends, strict=True)
-    ]
-    return tuple(
-        Window(low, high - low, begin, end)
-        for (low, high), begin, end in zip(shown, begins, ends, strict=True)
-    )
-
-
-def _growing(first: int, longest: int) -> Iterator[int]:
-    """Yield where the windows end that are shorter than `longest`."""
-    end, size = first - HALO, 2 * first
-    yield end
-    while size < longest - end:
-        end, size = end + size - 2 * HALO, 2 * size
-        yield end
-
-
-def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Window, ...]:
-    """Cover an utterance that fills the shortest window with windows of these lengths only; `sizes`
-    rise. With `early` each length is used once before the longest is used throughout; the last
-    window may be shorter.
+def windows(
+    frames: int, sizes: tuple[int, ...], early: bool, any_length: bool = False
+) -> tuple[Window, ...]:
+    """Cover an utterance with windows of these lengths only; `sizes` rise, and the utterance fills
+    the shortest. With `early` each length is used once before the longest is used throughout. The
+    last window may be a shorter one; with `any_length` it is no longer than it has to be.
 
     Raises InputError for windows that hold nothing but halo, and for a shorter utterance.
     """
@@ -133,18 +96,20 @@ def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Win
             f" {2 * HALO} are spoiled by edges"
         )
     sizes = tuple(size for size in sizes if size <= frames)
-    windows: list[Window] = []
+    cut: list[Window] = []
     begin, used = 0, 0 if early else len(sizes) - 1
     while begin < frames:
         halo = HALO if begin else 0
-        # a window that reaches the end ends there
         last = next((size for size in sizes[: used + 1] if size - halo >= frames - begin), None)
-        size = last or sizes[used]
-        start = frames - size if last else begin - halo
+        start, size = begin - halo, last or sizes[used]
+        if last and any_length:
+            size = frames - start
+        elif last:
+            start = frames - size
         end = frames if last else start + size - HALO
-        windows.append(Window(start, size, begin, end))
+        cut.append(Window(start, size, begin, end))
         begin, used = end, min(used + 1, len(sizes) - 1)
-    return tuple(windows)
+    return tuple(cut)
 
 
 @dataclass(frozen=True)
@@ -219,7 +184,7 @@ class StreamingChain:
             rendered = self.functions[UTTERANCE](arrays)
             yield _floats(rendered[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
-        for window in fixed_windows(frames, self.lengths.window, early):
+        for window in windows(frames, self.lengths.window, early):
             low, high = window.start, window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * low : STEPS_PER_FRAME * high]
             columns = spectrum[..., COLUMNS_PER_FRAME * low : COLUMNS_PER_FRAME * high + 1]
