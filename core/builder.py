@@ -10,8 +10,7 @@ are the instances.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -141,27 +140,43 @@ def build(stage: Stage, out: Path, kind: Kind | None = None, key: str = "") -> t
     """
     kind = kind or PACKAGE
     parts = stage.parts()
-    ours = kind.ours or PACKAGE_FILE
-    targets = [
-        [(out / f"{part.file}{kind.suffix}", ours), (out / f"{part.file}.json", MANIFEST_FILE)]
-        for part in parts
-    ]
+    targets: list[tuple[Path, Ours | None]] = []
+    for part in parts:
+        targets.append((out / f"{part.file}{kind.suffix}", kind.ours or PACKAGE_FILE))
+        targets.append((out / f"{part.file}.json", MANIFEST_FILE))
+    manifests = []
     # A package whose checks fail never stands under its name, and neither does its manifest.
-    with staged_together(*chain(*targets)) as places, temporary_files_in(places[0].parents[1]):
+    with staged_together(*targets) as places, temporary_files_in(places[0].parents[1]):
         packages, asides = places[::2], places[1::2]  # what is written, and its manifest
         programs: dict[str, Any] = {}
         for part, package in zip(parts, packages, strict=True):
             programs |= kind.write(stage, part, package)
         facts = {name: stage.facts(name, program) for name, program in programs.items()}
         figures = all_held(stage.figures(programs))
-        manifests = [
-            manifest_of(stage, part, figures, facts, package, kind, key).save(aside)
-            for part, package, aside in zip(parts, packages, asides, strict=True)
-        ]
-    return tuple(
-        replace(manifest, path=out / f"{part.file}.json")
-        for part, manifest in zip(parts, manifests, strict=True)
-    )
+        for part, package, aside in zip(parts, packages, asides, strict=True):
+            # over all functions of the package; `structure` has them one by one
+            operations: Counter[str] = Counter()
+            for name in part.functions:
+                operations.update(facts[name].operations)
+            checks = {
+                "figures": [asdict(figure) for figure in figures],
+                "structure": {name: facts[name].as_dict() for name in part.functions},
+            }
+            manifest = Manifest(
+                stage=part.stage,
+                precision=stage.precision,
+                target=stage.target,
+                functions=dict(part.functions),
+                operations=dict(sorted(operations.items())),
+                checks=checks,
+                tools=tool_versions(kind.tools) | ({BUILD_KEY: key} if key else {}),
+                path=out / f"{part.file}.json",
+                **stage.contract(part),
+                **describe_package(package),
+            )
+            manifest.save(aside)
+            manifests.append(manifest)
+    return tuple(manifests)
 
 
 def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
@@ -198,37 +213,6 @@ def all_held(figures: list[Check]) -> list[Check]:
             value, limit = figure.text()
             raise CheckFailed(f"{figure.name} is {value}, limit {limit}; the package was not kept")
     return figures
-
-
-def manifest_of(
-    stage: Stage,
-    part: Part,
-    figures: list[Check],
-    facts: Mapping[str, ProgramFacts],
-    package: Path,
-    kind: Kind = PACKAGE,
-    key: str = "",
-) -> Manifest:
-    """Describe a package under the name that it will have."""
-    # Over all functions of the package; `structure` has them one by one.
-    operations: Counter[str] = Counter()
-    for name in part.functions:
-        operations.update(facts[name].operations)
-    checks = {
-        "figures": [asdict(figure) for figure in figures],
-        "structure": {name: facts[name].as_dict() for name in part.functions},
-    }
-    return Manifest(
-        stage=part.stage,
-        precision=stage.precision,
-        target=stage.target,
-        functions=dict(part.functions),
-        operations=dict(sorted(operations.items())),
-        checks=checks,
-        tools=tool_versions(kind.tools) | ({BUILD_KEY: key} if key else {}),
-        **stage.contract(part),
-        **describe_package(package),
-    )
 
 
 def print_report(manifests: tuple[Manifest, ...]) -> dict[str, Any]:

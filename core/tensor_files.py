@@ -3,13 +3,11 @@
 tensors = read_tensors(Path("kokoro-v1_0.pth"))
 """
 
-import lzma
 import sys
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
@@ -18,40 +16,36 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-# What NumPy raises for an .npz, encrypted, cut off, or of something else.
-DAMAGED = (
-    OSError,
-    ValueError,
-    EOFError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    SyntaxError,
-    BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-)
 MAX_ELEMENTS = 1 << 31  # of one tensor: a stored one may be a single number repeated over any shape
 
 
+@contextmanager
+def _reading(file: "Path | IO[bytes]", kind: str, again: str = "") -> Iterator[None]:
+    """Whatever a library raises over a damaged file, or over another kind of file, becomes an
+    InputError in one line, which ends with `again`.
+    """
+    # A pipe would be waited for without end.
+    if isinstance(file, Path) and not file.is_file():
+        raise InputError(f"{file} {'is not a file' if file.exists() else 'does not exist'}")
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as problem:  # noqa: BLE001
+        # a damaged header is evaluated as a literal, a dtype is looked up by name: any class
+        reason = str(problem).strip().splitlines() or [type(problem).__name__]
+        name = file if isinstance(file, Path) else getattr(file, "name", "it")
+        raise InputError(f"{name} cannot be read as {kind}: {reason[0][:120]}{again}") from None
+
+
 def read_tensors(path: Path) -> Any:
-    """torch.load with weights_only; InputError when the file is truncated or holds anything but
-    tensors.
+    """Return what torch.load reads with weights_only. Raises InputError: truncated, or it holds
+    anything but tensors.
     """
     import torch
 
-    _require_file(path)
-    try:
+    with _reading(path, "a PyTorch file (truncated, or not weights)"):
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as problem:
-        if isinstance(problem, MemoryError):
-            raise
-        reason = str(problem).strip().splitlines() or [type(problem).__name__]
-        raise InputError(
-            f"{path} cannot be read as a PyTorch file (truncated, or not weights):"
-            f" {reason[0][:120]}"
-        ) from None
 
 
 def plain_tensor(value: Any, where: str) -> "Tensor":
@@ -85,62 +79,36 @@ def plain_tensor(value: Any, where: str) -> "Tensor":
 
 
 def read_npy(path: Path) -> "np.ndarray":
-    """A .npy file. InputError: truncated, objects in it, or a header that claims more than the file
-    holds.
+    """Return the array of a .npy file. Raises InputError: truncated, objects in it, or a header
+    that claims more than the file holds.
     """
     import numpy as np
 
-    _require_file(path)
-    try:
+    with _reading(path, "a NumPy array"):
         # mapped first: that compares the header with the file's size
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    except MemoryError:
-        raise
-    except Exception as problem:  # noqa: BLE001
-        # a damaged header is evaluated as a literal and may raise anything
-        reason = str(problem).strip().splitlines() or [type(problem).__name__]
-        raise InputError(f"{path} cannot be read as a NumPy array: {reason[0][:120]}") from None
 
 
 def read_npz(
     file: "Path | IO[bytes]", again: str = "", names: Sequence[str] = ()
 ) -> "dict[str, np.ndarray]":
-    """The arrays of an .npz, or those of these `names`. InputError, `again` behind it: damaged,
-    encrypted, one is missing, objects.
+    """Return the arrays of an .npz, or those of these `names`. Raises InputError, which ends with
+    `again`: damaged, encrypted, one is missing, objects.
     """
     import numpy as np
 
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in names or stored.files}
-    except DAMAGED as problem:
-        name = file if isinstance(file, Path) else getattr(file, "name", "it")
-        raise InputError(f"{name} cannot be read as arrays: {str(problem)[:120]}{again}") from None
-
-
-def _require_file(path: Path) -> None:
-    """A pipe would be waited for without end."""
-    if not path.is_file():
-        raise InputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
+    with _reading(file, "arrays", again), np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name] for name in names or stored.files}
 
 
 def read_safetensors(path: Path) -> "dict[str, dict[str, Tensor]]":
-    """State dicts by part, from keys "PART.KEY". InputError when the file is truncated or something
+    """Return state dicts by part, from keys "PART.KEY". Raises InputError: truncated, or something
     else.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    _require_file(path)
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError, AttributeError, KeyError, ValueError) as problem:
-        # the second two: a dtype that torch has not
-        raise InputError(
-            f"{path} cannot be read as safetensors (truncated, or not weights):"
-            f" {str(problem)[:120]}"
-        ) from None
-    return by_part(tensors)
+    with _reading(path, "safetensors (truncated, or not weights)"):
+        return by_part(load_file(path))
 
 
 def by_part(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":

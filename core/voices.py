@@ -36,31 +36,26 @@ def parse_blend(text: str) -> tuple[tuple[str, float], ...]:
     Raises InputError for an empty part, a name given twice, and a weight that is not a positive
     number.
     """
-    parts = [part.strip() for part in text.split(",")]
-    weighted = [_weighted(part, text) for part in parts]
-    names = [name for name, _ in weighted]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"voice blend {text!r} names {twice!r} twice: give it one weight")
-    largest = max(weight for _, weight in weighted)
-    # or 1e308 twice would add up to infinity
-    weighted = [(name, weight / largest) for name, weight in weighted]
-    total = sum(weight for _, weight in weighted)
-    return tuple((name, weight / total) for name, weight in weighted)
-
-
-def _weighted(part: str, text: str) -> tuple[str, float]:
-    name, colon, weight = part.partition(":")
-    try:
-        value = float(weight) if colon else 1.0
-    except ValueError:
-        value = math.nan
-    if not name.strip() or not 0 < value < math.inf:
-        raise InputError(
-            f"voice blend {text!r}: {part!r} is not NAME or NAME:WEIGHT with a weight above 0, as"
-            " in af_heart:0.7,am_adam:0.3"
-        )
-    return name.strip(), value
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        name, colon, weight = (word.strip() for word in part.partition(":"))
+        try:
+            value = float(weight) if colon else 1.0
+        except ValueError:
+            value = math.nan
+        if not name or not 0 < value < math.inf:
+            raise InputError(
+                f"voice blend {text!r}: {part.strip()!r} is not NAME or NAME:WEIGHT with a weight"
+                " above 0, as in af_heart:0.7,am_adam:0.3"
+            )
+        if name in weights:
+            raise InputError(f"voice blend {text!r} names {name!r} twice: give it one weight")
+        weights[name] = value
+    # divided by the largest first: 1e308 twice would add up to infinity
+    largest = max(weights.values())
+    scaled = {name: value / largest for name, value in weights.items()}
+    total = sum(scaled.values())
+    return tuple((name, value / total) for name, value in scaled.items())
 
 
 @dataclass(frozen=True)

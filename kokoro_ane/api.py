@@ -42,7 +42,7 @@ class Judged:
 
 def _with_paths(options: dict[str, Any]) -> dict[str, Any]:
     """Files and folders may be named by strings."""
-    places = ("build", "file", "lexicon", "out", "recipe", "timestamps", "weights")
+    places = ("build", "file", "lexicon", "out", "recipe", "timestamps", "verify", "weights")
     return {
         name: Path(value) if name in places and isinstance(value, str) else value
         for name, value in options.items()

@@ -24,10 +24,6 @@ def white_noise(signal, snr_db=20.0, seed=0):
     return signal + noise * np.sqrt(np.square(signal).mean()) * 10 ** (-snr_db / 20)
 
 
-def one_sample_late(signal):
-    return np.concatenate([[0.0], signal[:-1]])
-
-
 def replaced(signal, ms):
     """The loudest `ms` (half a clip at most) replaced by the sound half a clip away, at the same
     level, faded over 2 ms.

@@ -53,7 +53,7 @@ ROWS = """
     training/loop.py | tensors | the state of one's own training, no pickled code
     runtimes/executorch/pte_file.py | writing | into the path aside that its builder gives
     runtimes/onnx/onnx_file.py | writing | into the folder aside that its builder gives
-    runtimes/executorch/delegate_file.py | writing | into its command's path aside, and a folder
+    runtimes/executorch/delegate_file.py | json writing | reads back the file that it wrote aside
     core/kokoro_int8/cache.py | writing | members of an archive into its scratch folder
     g2p/bundled.py | json | bundled, by hash
     eval/natural.py | json | bundled, by hash, or the user's cache

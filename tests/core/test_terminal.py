@@ -12,12 +12,21 @@ import re
 import struct
 import sys
 import termios
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from kokoro_ane.core.commands import conclude, exit_of
+from kokoro_ane.core.commands import (
+    REQUIRED,
+    CommandOptions,
+    conclude,
+    exit_of,
+    layout_option,
+    option,
+    parse,
+)
 from kokoro_ane.eval import terminal
 from kokoro_ane.eval.gates import gates_for
 from kokoro_ane.eval.judge import decided
@@ -26,6 +35,61 @@ from tests.commands import ROOT, table, tracked
 from tests.eval.release_build import clips, level, made_up
 
 COLUMNS, ROWS = 80, 24
+
+
+@dataclass(frozen=True)
+class Drawn(CommandOptions):
+    """Options of every kind."""
+
+    level: str = option("level", REQUIRED, choices=("w8", "p6"))
+    text: str | None = option("what to say", None, "text", nargs="?")
+    out: Path = option("file", Path("x.json"), "-o", "--out")
+    speed: float = option("of speech", 1.0)
+    quiet: bool = option("no bar", True)
+    trim: bool | None = option("cut silence (default: with --stream)")
+    settings: tuple[str, ...] = option("a trial", (), "--set", action="append")
+    size: int | None = option("budget", exclusive="budget")
+    macs: int | None = option("budget", exclusive="budget")
+    layout: str = layout_option()
+
+
+@table(
+    "line changes",
+    """
+    --level w8 | {}
+    --level p6 Hi. | {"level": "p6", "text": "Hi."}
+    --level w8 --speed 2 --quiet | {"speed": 2.0, "quiet": true}
+    --level w8 --no-trim --json | {"trim": false, "json": true}
+    --level w8 --set a=1 --set b=2 | {"settings": ["a=1", "b=2"]}
+    --level w8 --size 3 --tail host | {"size": 3, "layout": "host"}
+""",
+)
+def test_fields_are_flags(line, changes):
+    usual = Drawn(level="w8", quiet=False)
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
+    assert parse(Drawn, "draw", None, line.split()) == replace(usual, **values)
+
+
+@table(
+    "line message",
+    """
+    | --level
+    --level w9 | invalid choice: 'w9'
+    --level w8 --speed fast | invalid float value
+    --level w8 --size 1 --macs 2 | not allowed with argument --size
+""",
+)
+def test_other_flags_are_refused(line, message, capsys):
+    pytest.raises(SystemExit, parse, Drawn, "draw", None, line.split()).match("2")
+    assert message in capsys.readouterr().err
+
+
+def test_help_names_defaults_once(capsys):
+    pytest.raises(SystemExit, parse, Drawn, "draw", None, ["--help"]).match("0")
+    text = " ".join(capsys.readouterr().out.split())
+    for part in ("of speech (default: 1.0)", "file (default: x.json)", "with --stream) --set"):
+        assert part in text
+    assert "(default: True)" not in text
 
 
 def on_a_terminal(*command):
