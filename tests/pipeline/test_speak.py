@@ -365,6 +365,7 @@ class TestResume:
         with resume_state(folder, others, resume=False) as state:
             assert parsed(folder / "settings.json") == others
             assert state.earlier(0, speech(0).chunk) is None
+            state.keep(speech(0))
         assert not folder.exists()
         with resume_state(folder, SETTINGS, resume=True) as state:
             assert not state.chunk_files

@@ -31,6 +31,7 @@ from kokoro_ane.pipeline.validate import main as validate
 from tests.commands import parsed, printed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.pipeline.test_synthesis import VOICE, pipeline
+from tests.pipeline.test_synthesis import spoken as spoken_phonemes
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 TEXT = (
@@ -350,3 +351,10 @@ def test_subtitles_hold_the_text_in_order_in_lines_that_fit(g2p, suffix):
     subtitle_text = " ".join(lines).replace("\n", " ").replace("&amp;", "&")
     plain = re.sub(r"\[pause 1s\] ", "", text).replace("[Kokoro](/kˈOkəɹO/)", "Kokoro").strip()
     assert subtitle_text == plain
+
+
+def test_a_mark_that_fits_no_more_stays_in_the_cue_of_its_word():
+    text, file = f"{'a' * 20} {'b' * 20} {'c' * 20} {'d' * 21}.", io.StringIO()
+    (speech,) = spoken_phonemes(text)
+    TimesFile(file, text, ".srt").add(speech)
+    assert file.getvalue().count(" --> ") == 1
