@@ -30,7 +30,7 @@ from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, decided
+from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, judgement_of
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name, commit, withheld
 from kokoro_ane.pipeline.package_builds import build_package
@@ -250,7 +250,7 @@ def _judged(
     first, execution = manifests[0], context.execution
     gates = gates_for(name, first.layout, execution.stage)
     results, stopped = measured_clips(name, first, context, gates, wrong)
-    judgement = decided(gates, results, context.options.claim, wrong, stopped)
+    judgement = judgement_of(gates, results, context.options.claim, wrong, stopped)
     reason = withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {

@@ -14,7 +14,7 @@ from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import decided
+from kokoro_ane.eval.judge import judgement_of
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
 from kokoro_ane.eval.renditions import Natural, VocoderComparison
@@ -106,7 +106,7 @@ def _moved(name, by):
 
 
 def level(name, damage):
-    method, judgement = METHODS[name], decided(gates_for(name), clips(damage))
+    method, judgement = METHODS[name], judgement_of(gates_for(name), clips(damage))
     placed = {"engine_low": 0.81, "engine_high": 0.99}
     return judgement.record() | {
         "method": name,

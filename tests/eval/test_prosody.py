@@ -14,7 +14,7 @@ from kokoro_ane.encoder.encoder_steps import Encoded
 from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import ENCODER_GATES
-from kokoro_ane.eval.judge import REJECT, UNDECIDED, decided
+from kokoro_ane.eval.judge import REJECT, UNDECIDED, judgement_of
 from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
 from kokoro_ane.eval.negative_controls import CONTROLS, ControlTrials, Setting
@@ -111,7 +111,7 @@ class TestGates:
         comparison = EncoderComparison(setting.reference)
         subject = EncoderSubject(Broken(setting.reference))
         results = [judge_clip(comparison, subject, clip) for clip in setting.clips]
-        decision = decided(ENCODER_GATES, results)
+        decision = judgement_of(ENCODER_GATES, results)
         assert decision.verdict == REJECT
         assert "is nan" in decision.reasons[0]
 
