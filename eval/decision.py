@@ -22,7 +22,7 @@ from kokoro_ane.eval.judge import (
     UNDECIDED,
     statistic,
 )
-from kokoro_ane.eval.levels import Level, problem_of, provenance
+from kokoro_ane.eval.levels import LevelRecord, problem_of, provenance
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import VocoderComparison
 from kokoro_ane.eval.report_figures import whole_of
@@ -56,7 +56,7 @@ class Choice:
         return self.verdict == SHIP and self.releasable
 
 
-def choose(levels: Sequence[Level], withheld: str | None) -> Choice:
+def choose(levels: Sequence[LevelRecord], withheld: str | None) -> Choice:
     """The smallest level that ships and is meant for the Neural Engine. `withheld`: why nothing may
     be released, if so.
     """
@@ -101,7 +101,9 @@ def choose(levels: Sequence[Level], withheld: str | None) -> Choice:
     )
 
 
-def bests(shipping: Sequence[Level], levels: Sequence[Level]) -> tuple[dict[str, str], ...]:
+def bests(
+    shipping: Sequence[LevelRecord], levels: Sequence[LevelRecord]
+) -> tuple[dict[str, str], ...]:
     """The best shipping level by size, the first, and by nearness to fp32 (of those smaller than
     fp16).
     """
@@ -118,13 +120,13 @@ def bests(shipping: Sequence[Level], levels: Sequence[Level]) -> tuple[dict[str,
     )
 
 
-def whole(level: Level, levels: Sequence[Level]) -> Level | None:
+def whole(level: LevelRecord, levels: Sequence[LevelRecord]) -> LevelRecord | None:
     """Return the uncompressed level of the same layout, or None."""
     name = whole_of(level["method"])
     return next((other for other in levels if other["bytes"] and other["method"] == name), None)
 
 
-def costs(level: Level, levels: Sequence[Level]) -> str:
+def costs(level: LevelRecord, levels: Sequence[LevelRecord]) -> str:
     """What a level costs and saves against fp16 of its layout: "62 % smaller than fp16, PESQ 0.01
     lower"; "" where there is none.
     """
@@ -142,7 +144,7 @@ def costs(level: Level, levels: Sequence[Level]) -> str:
     return f"{size} than {base['method']}, {heard}"
 
 
-def _megabytes(level: Level) -> str:
+def _megabytes(level: LevelRecord) -> str:
     return f"{level['bytes'] / 1e6:.2f} MB"
 
 
@@ -159,7 +161,7 @@ def natural_spread(context: JudgeContext) -> dict[str, float | None]:
 
 
 def decision_record(
-    levels: Sequence[Level], choice: Choice, context: JudgeContext, chip: str
+    levels: Sequence[LevelRecord], choice: Choice, context: JudgeContext, chip: str
 ) -> dict[str, Any]:
     """Return the decision, then levels, the model's own spread and provenance. `chip`: of the
     report's Neural Engine column.
@@ -176,7 +178,7 @@ def decision_record(
 
 
 def product_record(
-    products: Sequence[Level], choice: Choice, context: JudgeContext, chip: str
+    products: Sequence[LevelRecord], choice: Choice, context: JudgeContext, chip: str
 ) -> dict[str, Any]:
     """What BUILD/release/product.json holds: the decision first, then every product with its
     parts.

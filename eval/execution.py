@@ -135,7 +135,7 @@ def judge_clip(
     InputError. `variation`: where the caller has it already.
     """
     rendition = subject.render(clip)
-    defect, figures = comparison.defect(clip, rendition), dict[str, float]()
+    defect, figures = rendition.defect, dict[str, float]()
     if defect is None:
         figures = comparison.figures(clip, rendition)
         if not np.isfinite(list(figures.values())).all():

@@ -2,7 +2,7 @@
 Nothing is measured here.
 
     results = [judge_clip(comparison, subject, clip) for clip in clips]
-    decided(gates_for("w8"), results).verdict
+    judgement_of(gates_for("w8"), results).verdict
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
 over clips (seeded) lies on one side of the limit. A worst clip is a fact: it breaks its gate by
@@ -227,7 +227,7 @@ def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
     return Check(gate, value, limit, state, *interval(values))
 
 
-def decided(
+def judgement_of(
     gates: Sequence[Gate],
     results: Sequence[ClipResult],
     claim: str = NUMERIC,

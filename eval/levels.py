@@ -30,7 +30,7 @@ from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, decided
+from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, judgement_of
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name, commit, withheld
 from kokoro_ane.pipeline.package_builds import build_package
@@ -48,10 +48,10 @@ PRODUCT_SHARE = 0.95
 
 # A row of the release table, as BUILD/release/decision.json has it. `failed`: why there is no
 # package; then nothing else is known.
-Level = dict[str, Any]
+LevelRecord = dict[str, Any]
 
 
-def problem_of(level: Level) -> str:
+def problem_of(level: LevelRecord) -> str:
     """Why a level does not ship: there is no package, the first broken gates and how many more
     there are, or what is open; "" for a level that ships.
     """
@@ -64,7 +64,7 @@ def problem_of(level: Level) -> str:
     return ", ".join(broken[:NAMED]) + more
 
 
-def failed_level(name: str, title: str, why: str, unfit: str | None = None) -> Level:
+def failed_level(name: str, title: str, why: str, unfit: str | None = None) -> LevelRecord:
     """A level that there is no package of."""
     return {
         "method": name,
@@ -80,10 +80,10 @@ def failed_level(name: str, title: str, why: str, unfit: str | None = None) -> L
 def judged_levels(
     context: JudgeContext,
     names: Sequence[tuple[Any, str]],
-    judge: Callable[[Any, str, JudgeContext], Level],
-) -> list[Level]:
+    judge: Callable[[Any, str, JudgeContext], LevelRecord],
+) -> list[LevelRecord]:
     """Judge every level or product by its two names; a line on stderr tells when each is done."""
-    levels: list[Level] = []
+    levels: list[LevelRecord] = []
     for name in names:
         start = time.monotonic()
         level = judge(*name, context)
@@ -94,7 +94,7 @@ def judged_levels(
     return levels
 
 
-def judged_level(method: Method, layout: str, context: JudgeContext) -> Level:
+def judged_level(method: Method, layout: str, context: JudgeContext) -> LevelRecord:
     """Find or build the package, judge its clips (those measured before are read), read its facts.
 
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is
@@ -114,7 +114,7 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> Level:
     return judged_package(method, request.verified(), context)
 
 
-def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> Level:
+def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> LevelRecord:
     """Judge a vocoder's package that is there. InputError for one that is not what its name says
     (runtimes/genuine.py).
     """
@@ -127,7 +127,7 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
     }
 
 
-def judged_encoder(name: str, context: JudgeContext) -> Level:
+def judged_encoder(name: str, context: JudgeContext) -> LevelRecord:
     """Find or build an encoder's level, and judge it. Raises what built_encoder raises."""
     request = replace(context.request(HALF), encoder=name)
     paths = built_encoder(request, build_package if context.may_build else None)
@@ -138,7 +138,7 @@ def judged_encoder(name: str, context: JudgeContext) -> Level:
     return _judged(name, manifests, replace(context, execution=execution))
 
 
-def judged_file(name: str, stage: str, context: JudgeContext) -> Level:
+def judged_file(name: str, stage: str, context: JudgeContext) -> LevelRecord:
     """Judge a level before it is converted, in PyTorch. Raises what LevelFile.of raises."""
     # late, as below: what no package of a vocoder needs to be judged
     from kokoro_ane.eval.channel_gains import wrong_scales
@@ -150,7 +150,7 @@ def judged_file(name: str, stage: str, context: JudgeContext) -> Level:
     return _judged(name, [file.manifest], context, wrong_scales(pairs))
 
 
-def released_product(encoder: str, vocoder: str, context: JudgeContext) -> Level:
+def released_product(encoder: str, vocoder: str, context: JudgeContext) -> LevelRecord:
     """Judge an encoder alone, and in front of a vocoder where both ship alone. Raises InputError
     for a vocoder that is not built.
     """
@@ -171,7 +171,7 @@ def released_product(encoder: str, vocoder: str, context: JudgeContext) -> Level
 
 def judged_product(
     vocoder: str, encoder: str, context: JudgeContext, encoder_alone: str | None = None
-) -> Level:
+) -> LevelRecord:
     """One combination. `encoder_alone`: the verdict of the encoder; where it is given, only stages
     that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
     chain too; sizes are with one voice, the first.
@@ -243,14 +243,14 @@ def _judged(
     context: JudgeContext,
     wrong: Sequence[str] = (),
     facts: Mapping[str, Any] | None = None,
-) -> Level:
+) -> LevelRecord:
     """Judge what is executed. `manifests`: of all of it, what is judged first; `wrong`: its layers
     that are not their parent's.
     """
     first, execution = manifests[0], context.execution
     gates = gates_for(name, first.layout, execution.stage)
     results, stopped = measured_clips(name, first, context, gates, wrong)
-    judgement = decided(gates, results, context.options.claim, wrong, stopped)
+    judgement = judgement_of(gates, results, context.options.claim, wrong, stopped)
     reason = withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {

@@ -9,9 +9,7 @@ key is base64, and the sheet carries its SHA-256: it cannot be changed unseen.
 """
 
 import base64
-import csv
 import hashlib
-import io
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -190,7 +188,7 @@ def player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str
 
 
 KEY, SHEET = "key.sealed", "sheet.csv"
-COLUMNS = ("pair", "closer to a person: A, B or same", "how sure, 1 to 5", "what you heard")
+COLUMNS = 'pair,"closer to a person: A, B or same","how sure, 1 to 5",what you heard'
 README = """Blinded listening pack
 
 1. For each pair play NN-A.wav and NN-B.wav, headphones, as often as you like.
@@ -218,9 +216,7 @@ def pairs(auditions: Sequence[Audition], levels: Sequence[str], seed: int) -> li
 
 
 def _sheet(numbers: Sequence[str]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([COLUMNS, *([number, "", "", ""] for number in numbers)])
-    return text.getvalue()
+    return "\r\n".join([COLUMNS, *(f"{number},,," for number in numbers), ""])
 
 
 def pack_of_ours(folder: Path) -> str | None:

@@ -28,7 +28,7 @@ from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.faults import Fault, drop
 from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
-from kokoro_ane.eval.judge import SHIP, Judgement, decided
+from kokoro_ane.eval.judge import SHIP, Judgement, judgement_of
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
     COMPARISONS,
@@ -315,4 +315,4 @@ class ControlTrials:
         gates = gates_for(JUDGED_AS, stage=self._stage)
         if not control.rejected:
             gates = tuple(gate for gate in gates if gate.metric != control.metric)
-        return Outcome(control, decided(gates, results))
+        return Outcome(control, judgement_of(gates, results))

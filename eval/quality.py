@@ -46,7 +46,7 @@ from kokoro_ane.runtimes.registry import (
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.eval.levels import Level
+    from kokoro_ane.eval.levels import LevelRecord
     from kokoro_ane.eval.session import JudgeContext
 
 # flags that are the vocoder's alone, each with what it is elsewhere
@@ -95,7 +95,7 @@ def check_level(options: QualityOptions) -> None:
 
 def prepared(
     options: QualityOptions, checkpoint: "Checkpoint"
-) -> "tuple[str, Callable[[JudgeContext], Level]]":
+) -> "tuple[str, Callable[[JudgeContext], LevelRecord]]":
     """Return the stem of the file of figures, and the function that judges the level. One of the
     two builds the packages.
     """
@@ -139,7 +139,7 @@ def prepared(
     )
 
 
-def judge_level(options: QualityOptions) -> "tuple[Level, Path]":
+def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
     """The level that the options name, built where it is missing, and the file that holds every
     clip's figures.
 

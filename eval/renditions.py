@@ -12,7 +12,7 @@ neighbouring style rows).
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -56,26 +56,31 @@ SCALED = (
 HEARD = (*SCALED, "level_db", "word_errors_added", "dnsmos_loss", "distillmos_loss")
 
 
-def no_sound() -> np.ndarray:
-    """No samples [0]."""
-    return np.zeros(0)
+NOTHING = np.zeros(0)
 
 
-@dataclass(frozen=True, eq=False)
-class Rendition:
-    """What a subject makes of one clip: sound, prosody or both; `defect` where it is neither.
+class Rendition(NamedTuple):
+    """What a subject makes of one clip: sound, prosody or both.
 
     samples: [600 F'] float64; vowel: of a held vowel of the clip's voice, likewise; clock: the fp32
     vocoder's render of the subject's own features, where these are not the reference's; durations:
-    [n] frames of each token; prosody: on the alignment of the clip's own durations.
+    [n] frames of each token; prosody: on the alignment of the clip's own durations; defect: why the
+    rendition cannot be measured.
     """
 
-    samples: np.ndarray = field(default_factory=no_sound)
-    vowel: np.ndarray = field(default_factory=no_sound)
+    samples: np.ndarray = NOTHING
+    vowel: np.ndarray = NOTHING
     clock: np.ndarray | None = None
-    durations: np.ndarray = field(default_factory=no_sound)
+    durations: np.ndarray = NOTHING
     prosody: Encoded | None = None
     defect: str | None = None
+
+
+def unlike(signal: np.ndarray, reference: np.ndarray) -> str | None:
+    """What makes a signal no rendition of the reference, or None: a defect, another length."""
+    if len(signal) != len(reference):
+        return f"holds {len(signal)} samples, the reference {len(reference)}"
+    return defect(signal)
 
 
 class Subject(Protocol):
@@ -145,7 +150,12 @@ class VocoderSubject:
         inputs = self.reader.inputs(clip)[1] if self.reader else self.reference.inputs(clip)
         samples = self.vocoder(inputs).astype(np.float64)
         vowel = self.vocoder(self.reference.vowel_inputs(clip)[0]).astype(np.float64)
-        return Rendition(samples, vowel, self.reference.clock(inputs) if self.reader else None)
+        clock, renders = (
+            self.reference.clock(inputs) if self.reader else None,
+            self.reference.of(clip),
+        )
+        defect = unlike(samples, renders.reference) or unlike(vowel, renders.vowel)
+        return Rendition(samples, vowel, clock, defect=defect)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +190,8 @@ class ProductSubject:
             clock = self.reader.reference.clock(inputs)
         except InputError as problem:
             return Rendition(defect=str(problem))
-        return Rendition(samples, clock=clock, durations=durations)
+        defect = unlike(samples, clock)
+        return Rendition(samples, clock=clock, durations=durations, defect=defect)
 
 
 class Natural(NamedTuple):
@@ -201,10 +212,6 @@ class Comparison(ABC):
 
     def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
         self.reference, self.only = reference, only
-
-    @abstractmethod
-    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
-        """Return what makes a rendition unfit to be measured, or None."""
 
     @abstractmethod
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
@@ -248,13 +255,6 @@ class VocoderComparison(Comparison):
     stage = VOCODER
     scale, shown = "fp32 with another noise seed", ("pesq", "mcd_db")
 
-    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
-        """Sound has to be there, and as long as the reference."""
-        renders = self.reference.of(clip)
-        return unlike(rendition.samples, renders.reference) or unlike(
-            rendition.vowel, renders.vowel
-        )
-
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure sound."""
         renders = self.reference.of(clip)
@@ -281,10 +281,6 @@ class EncoderComparison(Comparison):
     def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
         super().__init__(reference, only)
         self._prosody: dict[str, Encoded] = {}  # the fp32 model's, by clip
-
-    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
-        """Durations have to be whole frames, which the subject checks."""
-        return rendition.defect
 
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure prosody."""
@@ -317,10 +313,6 @@ class ProductComparison(Comparison):
 
     stage = PRODUCT
     scale, shown = "fp32 with a neighbouring style row, another noise seed", ("pesq", "mcd_db")
-
-    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
-        """Durations have to be sound, and the audio as long as they say."""
-        return rendition.defect or unlike(rendition.samples, rendition.clock)
 
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """How the vocoder rendered its features, how far the whole is from the fp32 chain, and the
@@ -356,11 +348,3 @@ class ProductComparison(Comparison):
 COMPARISONS: Mapping[str, type[Comparison]] = MappingProxyType(
     {kind.stage: kind for kind in (VocoderComparison, EncoderComparison, ProductComparison)}
 )
-
-
-def unlike(signal: np.ndarray, reference: np.ndarray | None) -> str | None:
-    """What makes a signal no rendition of the reference, or None: a defect, another length."""
-    assert reference is not None
-    if len(signal) != len(reference):
-        return f"holds {len(signal)} samples, the reference {len(reference)}"
-    return defect(signal)

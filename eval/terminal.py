@@ -20,7 +20,7 @@ from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import BOTH
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADDLES
-from kokoro_ane.eval.levels import Level, problem_of
+from kokoro_ane.eval.levels import LevelRecord, problem_of
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import COMPARISONS
 from kokoro_ane.eval.report_figures import (
@@ -185,7 +185,7 @@ HEADINGS = (
 ON_A_SCREEN = ("level", "MB", "PESQ mean / worst", "MCD dB", "verdict", "broken or open")
 
 
-def release_row(level: Level, levels: Sequence[Level]) -> dict[str, str]:
+def release_row(level: LevelRecord, levels: Sequence[LevelRecord]) -> dict[str, str]:
     """One level by heading: size, int8 share, PESQ, MCD (95 % intervals below) and MCD in seeds,
     verdict, what is wrong.
     """
@@ -211,7 +211,7 @@ def release_row(level: Level, levels: Sequence[Level]) -> dict[str, str]:
     }
 
 
-def _span(level: Level, metric: str) -> str:
+def _span(level: LevelRecord, metric: str) -> str:
     """Write the mean's 95 % interval on a line of its own."""
     interval = interval_of(level, metric)
     return f"\n[dim]{figure(interval[0])}-{figure(interval[1])}[/]" if interval else ""

@@ -29,7 +29,7 @@ from kokoro_ane.core.commands import (
 )
 from kokoro_ane.eval import terminal
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import decided
+from kokoro_ane.eval.judge import judgement_of
 from kokoro_ane.eval.terminal import meaning_of, print_judgement, print_release
 from tests.commands import ROOT, table, tracked
 from tests.eval.release_build import clips, level, made_up
@@ -168,7 +168,7 @@ def lines_on(file):
 
 def judged(name, damage):
     """A level of kokoro-int8, judged on clips that lie so many limits from perfect."""
-    judgement = decided(gates_for(name), clips(damage))
+    judgement = judgement_of(gates_for(name), clips(damage))
     why = "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"
     made = {"package_bytes": 54_700_000, "precision": "declared", "features": "PyTorch fp32"}
     made |= {"packages": [f"KokoroVocoder-kokoro-int8-{name}.mlpackage"], "set": "judged"}

@@ -12,15 +12,14 @@ import pytest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import ClipResult
-from kokoro_ane.eval.facts import PackageFacts, facts_of
+from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import decided
+from kokoro_ane.eval.judge import judgement_of
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
 from kokoro_ane.eval.renditions import Natural, VocoderComparison
 from kokoro_ane.eval.report_figures import SHOWN
 from kokoro_ane.quantize.methods import METHODS
-from mlprogram.examine.rules import load_rules
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
@@ -78,31 +77,15 @@ def release(place, *more):
 
 
 VOICES = ("af_heart", "am_michael", "bf_emma")
-KINDS = {
-    "fp16": "fp16",
-    "w8": "linear int8",
-    "w8a8": "linear int8",
-    "p8": "palette 8-bit",
-    "p6": "palette 6-bit",
-    "p4": "palette 4-bit",
-}
-SIZES = {
-    "fp16": 107.1,
-    "w8": 54.6,
-    "p8": 54.9,
-    "p6": 41.2,
-    "p4": 28.0,
-    "w4": 31.0,
-    "w8a8": 55.2,
-    "mixed": 54.7,
-}
+SIZES = "fp16 107.1 w8 54.6 p8 54.9 p6 41.2 p4 28.0 w4 31.0 w8a8 55.2 mixed 54.7".split()
+SIZES_MB = dict(zip(SIZES[::2], map(float, SIZES[1::2]), strict=True))
 
 
 def clips(damage, count=24):
     """Figures that lie `damage` limits away from perfect, with some spread; the seed variation half
     a limit away.
     """
-    drawn, found = np.random.default_rng(int(damage * 1000)), []
+    drawn, made = np.random.default_rng(int(damage * 1000)), []
     scales = {
         gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in gates_for("w8")
     }
@@ -112,13 +95,9 @@ def clips(damage, count=24):
         figures, floor = (
             {name: _moved(name, part * scales.get(name, 0.1)) for name in SOUND} for part in parts
         )
-        voice = VOICES[number % len(VOICES)]
-        found.append(
-            ClipResult(
-                f"judged-{number:02d}", voice, 4.0, f"Clip <{number}> & so on.", figures, floor
-            )
-        )
-    return found
+        name, voice = f"judged-{number:02d}", VOICES[number % len(VOICES)]
+        made.append(ClipResult(name, voice, 4.0, f"Clip <{number}> & so on.", figures, floor))
+    return made
 
 
 def _moved(name, by):
@@ -127,25 +106,19 @@ def _moved(name, by):
 
 
 def level(name, damage):
-    method, judgement = METHODS[name], decided(gates_for(name), clips(damage))
-    chips = load_rules().chips
-    forecast = {chip: {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
-    kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}
-    facts = PackageFacts(
-        int(SIZES[name] * 1e6),
-        0.97 if name == "w8a8" else 0.0,
-        kinds,
-        {"conv": 80},
-        "iOS17",
-        forecast,
-    )
+    method, judgement = METHODS[name], judgement_of(gates_for(name), clips(damage))
+    placed = {"engine_low": 0.81, "engine_high": 0.99}
     return judgement.record() | {
         "method": name,
         "title": method.title,
         "unfit_for_engine": method.unfit_for_engine,
         "failed": None,
-        "bytes": facts.bytes,
-        "facts": asdict(facts),
+        "bytes": int(SIZES_MB[name] * 1e6),
+        "facts": {
+            "int8_macs_share": 0.97 if name == "w8a8" else 0.0,
+            "minimum_ios": "iOS17",
+            "forecast": {"m4": placed},
+        },
         "provenance": {"package_sha256": "0" * 64},
     }
 
@@ -153,11 +126,8 @@ def level(name, damage):
 def made_up(damages, withheld="demo is not releasable"):
     levels = [level(name, damage) for name, damage in damages.items()]
     choice = choose(levels, withheld)
-    floor = {name: clips(0.5)[0].variation[name] for name in SOUND}
-    spread = {
-        "fp32, another noise seed": floor
-        | {f"{name}_worst": value for name, value in floor.items()}
-    }
+    floor = clips(0.5)[0].variation
+    worst = {f"{name}_worst": value for name, value in floor.items()}
     made = {
         "checkpoint": "demo",
         "checkpoint_sha256": "0" * 64,
@@ -175,7 +145,7 @@ def made_up(damages, withheld="demo is not releasable"):
         "may_be_released": choice.may_be_released,
         "chip": "m4",
         "claim": "numeric",
-        "spread": spread,
+        "spread": {"fp32, another noise seed": floor | worst},
         "provenance": made,
         "levels": levels,
     }

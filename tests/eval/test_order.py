@@ -12,7 +12,7 @@ import pytest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Workers
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, breaks, decided
+from kokoro_ane.eval.judge import REJECT, SHIP, breaks, judgement_of
 from kokoro_ane.eval.levels import in_order, measured_clips
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.quantize.corpus import Utterance
@@ -91,7 +91,7 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
     everything, nothing = judged(Bench(results, all_clips=True))
     assert [each.id for each in everything] == [each.id for each in CLIPS]
     assert nothing == ""
-    few, whole = (decided(COMMON, part, stopped=stopped) for part in (some, everything))
+    few, whole = (judgement_of(COMMON, part, stopped=stopped) for part in (some, everything))
     assert (few.verdict, whole.verdict) == (REJECT, REJECT)
     assert few.reasons[-1] == stopped
     assert set(few.broken) <= set(whole.broken)
@@ -102,7 +102,7 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
 def test_a_level_that_ships_needs_every_clip():
     every, stopped = judged(Bench(figures(0.3)))
     assert (len(every), stopped) == (24, "")
-    assert decided(COMMON, every).verdict == SHIP
+    assert judgement_of(COMMON, every).verdict == SHIP
 
 
 def test_a_package_that_is_wrong_is_heard_once(results):

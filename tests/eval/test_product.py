@@ -28,7 +28,7 @@ from kokoro_ane.eval.renditions import (
 )
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.quantize.speech import own_speech
-from tests.commands import printed
+from tests.commands import printed, refused
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
 
@@ -41,25 +41,28 @@ def noise(frames, seed):
 
 
 class TestTime:
-    wanted, signal = np.array([10, 10]), noise(20, seed=0)
+    frames, signal = np.array([10, 10]), noise(20, seed=0)
 
     def test_equal_durations_change_nothing(self):
         other = noise(20, seed=1)
         names = ("mcd_db", "lsd_db", "f0_rmse_cents", "voicing_error_percent", "level_db")
-        own = measure(Retimed(self.signal, other, durations=(self.wanted, self.wanted)), names)
-        assert own == pytest.approx(measure(Trial(self.signal, other), names))
+        same = measure(Retimed(self.signal, other, durations=(self.frames, self.frames)), names)
+        assert same == pytest.approx(measure(Trial(self.signal, other), names))
 
     def test_what_a_token_gains_is_undone_behind_it(self):
         ends = np.split(self.signal, 2)
         longer = np.concatenate([ends[0], noise(3, seed=2), ends[1]])
-        told = Retimed(self.signal, longer, durations=(np.array([5, 5, 10]), np.array([5, 8, 10])))
-        starts = told.places(600, 120)
+
+        def retimed(reference, test):
+            return Retimed(self.signal, longer, durations=(np.array(reference), np.array(test)))
+
+        undone, late = retimed([5, 5, 10], [5, 8, 10]), retimed([10, 10], [10, 13])
+        starts = undone.places(600, 120)
         assert (starts[:20] == np.arange(20) * 120).all()
         assert starts[-1] == len(longer) - 600
-        late = Retimed(self.signal, longer, durations=(self.wanted, np.array([10, 13])))
-        with pytest.raises(ValueError, match="its durations 12600"):
-            Retimed(self.signal, longer, durations=(self.wanted, np.array([10, 11])))
-        assert measure(told, ["mcd_db"])["mcd_db"] < 0.6 * measure(late, ["mcd_db"])["mcd_db"]
+        distances = [measure(trial, ["mcd_db"])["mcd_db"] for trial in (undone, late)]
+        assert distances[0] < 0.6 * distances[1]
+        refused("its durations 12600", retimed, [10, 10], [10, 11])
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +70,13 @@ def reference():
     return Reference(open_checkpoint(str(DEMO_VOICE)), seed=0)
 
 
-def test_a_chain_that_is_the_reference_and_one_that_is_not(reference):
-    clip = min(
-        (one for one in own_speech(reference.checkpoint, TUNING) if one.frames > 40),
-        key=lambda one: one.frames,
-    )
+@pytest.fixture(scope="module")
+def clip(reference):
+    clips = [one for one in own_speech(reference.checkpoint, TUNING) if one.frames > 40]
+    return min(clips, key=lambda one: one.frames)
 
+
+def test_a_chain_that_is_the_reference_and_one_that_is_not(reference, clip):
     comparison = ProductComparison(reference)
     chain = ProductSubject(Reader(reference), reference.clock)
     same = judge_clip(comparison, chain, clip)
@@ -91,8 +95,7 @@ def test_a_chain_that_is_the_reference_and_one_that_is_not(reference):
     ("damage", "message"),
     [(lambda samples: samples * np.nan, "NaN"), (lambda samples: samples[:-600], "samples")],
 )
-def test_output_that_is_no_speech_is_a_result(damage, message, reference):
-    clip = min(own_speech(reference.checkpoint, TUNING), key=lambda one: one.frames)
+def test_output_that_is_no_speech_is_a_result(damage, message, reference, clip):
     subject = ProductSubject(Reader(reference), lambda inputs: damage(reference.clock(inputs)))
     result = judge_clip(ProductComparison(reference), subject, clip, SPREAD)
     assert message in (result.defect or "")
@@ -101,63 +104,52 @@ def test_output_that_is_no_speech_is_a_result(damage, message, reference):
 
 @pytest.fixture
 def chain_build(placed, tiny_build, monkeypatch):
-    """A build folder with both packages; the judges are told what to find, and a bundle's words are
-    few.
-    """
-    checkpoint, build = placed
+    """A build folder with both packages; the encoder ships alone, and a bundle's words are few."""
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
-        (shutil.copytree if path.is_dir() else shutil.copy)(path, build / path.name)
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, placed[1] / path.name)
     monkeypatch.setattr(levels, "judged_encoder", lambda *_: {"verdict": SHIP})
-    monkeypatch.setattr(
-        "kokoro_ane.pipeline.bundle_files.write_text_tables",
-        lambda folder, *_: _few(folder / "us.rules"),
-    )
+
+    def few_words(folder, *_):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "us.rules").write_text("a word\n", encoding="utf-8")
+
+    monkeypatch.setattr("kokoro_ane.pipeline.bundle_files.write_text_tables", few_words)
     return placed
 
 
-def _few(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("a word\n", encoding="utf-8")
-
-
-def said(capsys):
-    return printed(capsys)
-
-
 def test_a_product_is_judged_named_and_bundled(chain_build, measured, capsys):
-    build, asked = chain_build[1], ["--product", "--encoders", "fp16"]
-    # nobody judged the vocoder
-    assert release(chain_build, *asked) == 3
-    assert said(capsys)["verdict"] == "UNDECIDED"
-    undecided = read_json(build / "release" / "product.json", "")["products"][0]
+    checkpoint, build = chain_build
+    flags = f"--product --checkpoint {checkpoint.folder} --build {build}".split()
+    file = build / "release" / "product.json"
+
+    def released():
+        """The exit code, and the decision. Random weights may not be released: never 0."""
+        return release(chain_build, "--product", "--encoders", "fp16"), read_json(file, "")
+
+    code, undecided = released()  # nobody judged the vocoder
+    assert (code, undecided["verdict"]) == (3, "UNDECIDED")
+    (product,) = undecided["products"]
     assert (
-        undecided["reasons"][0] == "vocoder padded-fp16 was not judged:"
+        product["reasons"][0] == "vocoder padded-fp16 was not judged:"
         " `kokoro-ane release --methods padded-fp16` judges it"
     )
-    assert "clips" not in undecided
-    flags = f"--product --checkpoint {chain_build[0].folder} --build {build}".split()
+    assert "clips" not in product
     assert bundle(flags) == 3
-    assert said(capsys)["bundle"] is None
+    assert printed(capsys)["bundle"] is None
     release(chain_build, "--methods", "fp16")
-    assert release(chain_build, *asked) == 3  # it ships, and random weights may not be released
-    found = read_json(build / "release" / "product.json", "")
-    named = found["products"][0]
-    assert (found["verdict"], found["product"], found["releasable"], len(named["clips"])) == (
-        SHIP,
-        "padded-fp16+fp16",
-        False,
-        48,
-    )
-    assert named["bytes"] == sum(named["parts"].values())
-    assert {"encoder", "vocoder", "text", "voice"} == set(named["parts"])
+    code, decision = released()
+    assert (code, decision["verdict"], decision["releasable"]) == (3, SHIP, False)
+    assert decision["product"] == "padded-fp16+fp16"
+    (product,) = decision["products"]
+    assert len(product["clips"]) == 48
+    assert product["bytes"] == sum(product["parts"].values())
+    assert {"encoder", "vocoder", "text", "voice"} == set(product["parts"])
     capsys.readouterr()
     assert bundle(flags) == 3
-    assert (
-        "padded-fp16+fp16, against the fp32 chain: SHIP"
-        in (build / "bundle-tiny-padded-fp16" / "MODEL_CARD.md").read_text()
-    )
-    found["products"][0]["packages"]["KokoroEncoder-tiny-fp16.mlpackage"] = "0" * 64
-    write_json(build / "release" / "product.json", found)
+    card = (build / "bundle-tiny-padded-fp16" / "MODEL_CARD.md").read_text()
+    assert "padded-fp16+fp16, against the fp32 chain: SHIP" in card
+    product["packages"]["KokoroEncoder-tiny-fp16.mlpackage"] = "0" * 64
+    write_json(file, decision)
     assert bundle(flags) == 2
     assert "is not what the product decision judged" in capsys.readouterr().err
     assert bundle([*flags, "--method", "p6"]) == 2

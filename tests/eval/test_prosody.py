@@ -14,7 +14,7 @@ from kokoro_ane.encoder.encoder_steps import Encoded
 from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import ENCODER_GATES
-from kokoro_ane.eval.judge import REJECT, UNDECIDED, decided
+from kokoro_ane.eval.judge import REJECT, UNDECIDED, judgement_of
 from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
 from kokoro_ane.eval.negative_controls import CONTROLS, ControlTrials, Setting
@@ -27,33 +27,19 @@ from kokoro_ane.quantize.speech import own_speech
 
 def said(frames=40, tokens=8):
     generator = torch.Generator().manual_seed(0)
-    drawn = {name: torch.randn(1, 4, tokens, generator=generator) for name in ("hidden", "text")}
+    hidden, text = (torch.randn(1, 4, tokens, generator=generator) for _ in range(2))
+    each, wide = torch.ones(tokens), torch.ones(1, 4, frames)
     f0_hz = torch.full((1, 2 * frames), 200.0)
     energy = torch.randn(1, 2 * frames, generator=generator)
     return Encoded(
-        torch.ones(tokens),
-        torch.ones(tokens),
-        frames=torch.ones(1, 4, frames),
-        asr=torch.ones(1, 4, frames),
-        f0_hz=f0_hz,
-        energy=energy,
-        **drawn,
+        each, each, hidden=hidden, text=text, frames=wide, asr=wide, f0_hz=f0_hz, energy=energy
     )
 
 
 def clip():
-    durations = np.array([4, 5, 6, 5, 5, 5, 5, 5], np.int32)
-    return Utterance(
-        "c",
-        "v",
-        "ab, cd",
-        "ab, cd",
-        np.arange(8, dtype=np.int32),
-        durations,
-        np.zeros(80),
-        np.zeros(80),
-        None,
-    )
+    durations, curve = np.array([4, 5, 6, 5, 5, 5, 5, 5], np.int32), np.zeros(80)
+    ids = np.arange(8, dtype=np.int32)
+    return Utterance("c", "v", "ab, cd", "ab, cd", ids, durations, curve, curve, None)
 
 
 def figures_of(durations, test=None):
@@ -125,7 +111,7 @@ class TestGates:
         comparison = EncoderComparison(setting.reference)
         subject = EncoderSubject(Broken(setting.reference))
         results = [judge_clip(comparison, subject, clip) for clip in setting.clips]
-        decision = decided(ENCODER_GATES, results)
+        decision = judgement_of(ENCODER_GATES, results)
         assert decision.verdict == REJECT
         assert "is nan" in decision.reasons[0]
 
