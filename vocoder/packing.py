@@ -1,4 +1,4 @@
-"""What the vocoder reads: five tensors of one utterance, checked; and their packing into the
+"""The vocoder's inputs: five tensors of one utterance, checked; and their packing into the
 package's one flexible input, in NumPy.
 
     inputs = VocoderInputs(asr, f0_hz, energy, style, spectrum)
@@ -29,12 +29,12 @@ Array = Any  # np.ndarray or torch.Tensor; all five of one kind
 
 
 def as_array(value: Array) -> np.ndarray:
-    """A NumPy view of either kind."""
+    """A NumPy view of an array or a tensor."""
     return np.asarray(value.detach() if hasattr(value, "detach") else value)
 
 
 def require_finite(name: str, value: Array, rule: str = "features must be finite") -> None:
-    """Raise InputError for NaN or infinity, naming the tensor and the first place."""
+    """Raise InputError for NaN or infinity, with the tensor's name and the first position."""
     bad = np.argwhere(~np.isfinite(as_array(value)))
     if len(bad):
         raise InputError(
@@ -45,10 +45,10 @@ def require_finite(name: str, value: Array, rule: str = "features must be finite
 
 @dataclass(frozen=True)
 class VocoderInputs:
-    """One utterance at the vocoder's door.
+    """The inputs of one utterance.
 
     asr [1, hidden, F]; f0_hz [1, 2F], 0 where unvoiced; energy [1, 2F]; style [1, style_dim];
-    spectrum [1, 22, 120F + 1]. Checked for shape and for NaN or infinity when it is made;
+    spectrum [1, 22, 120F + 1]. The constructor checks shapes and looks for NaN and infinity;
     InputError names the tensor and the first bad position.
     """
 
@@ -79,7 +79,7 @@ class VocoderInputs:
 
 
 def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
-    """`frames` frames from `start` on, as an utterance of its own."""
+    """`frames` frames from `start` on, as an utterance."""
     stop = start + frames
     pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
     columns = slice(COLUMNS_PER_FRAME * start, COLUMNS_PER_FRAME * stop + 1)
@@ -93,8 +93,8 @@ def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
 
 
 def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
-    """Lay the tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their
-    dtype, zeros in the padding.
+    """Write the tensors as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their dtype,
+    with zeros in the padding.
     """
     if inputs.frames > bucket:
         raise InputError(f"features hold {inputs.frames} frames, bucket is {bucket}")
@@ -107,16 +107,16 @@ def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
 
 
 def packed_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
-    """A tensor [1, R, n] of so many columns a frame, zeros behind it, laid down row after row: [1,
-    R * per_frame, bucket + 1].
+    """Pad a tensor [1, R, n] of `per_frame` columns a frame with zeros and write it row after row:
+    [1, R * per_frame, bucket + 1].
     """
     missing = per_frame * (bucket + 1) - part.shape[-1]
     return np.pad(part, ((0, 0), (0, 0), (0, missing))).reshape(1, -1, bucket + 1)
 
 
 def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
-    """Features of the streaming layout [1, channels, 1, B + 1]: `pack`'s, but each six columns
-    of the spectrum stand as six rows of 20 (B + 1) columns.
+    """Features of the streaming layout [1, channels, 1, B + 1]: those of `pack`, but each six
+    columns of the spectrum stand as six rows of 20 (B + 1) columns.
     """
     packed = pack(inputs, bucket)
     others, spectrum = packed[:, :-SPECTRUM_ROWS], packed[:, -SPECTRUM_ROWS:]

@@ -1,20 +1,20 @@
-"""Convolutions whose input is scaled to fit int8: channels by constants, and all of them by one
-scale that varies over time.
+"""Convolutions whose input is scaled to fit int8: each channel by a constant, and all channels by
+one scale that varies over time.
 
     conv = ScaledConv(conv, divisor=channel_scales, envelope=TimeVaryingScale(columns=120, cap=3.0))
-    # as before, but for a ripple of some -40 dB where the scale moves
+    # the same result, but for a ripple of some -40 dB where the scale moves
     y = conv(x)
-    # every column its own scale, exact whatever the kernel's reach
+    # a scale for every column, exact whatever the kernel's reach
     conv = PerColumnScaledConv(conv, floor=0.01)
 
-One int8 step a tensor must hold the loudest syllable, and pauses drown in its noise. So x is
-divided by a smooth envelope e(t) before it is rounded and the convolution's result is multiplied by
-it. That is exact where e is constant over the kernel; e moves over frames, the kernels reach a
-quarter of one at most. Where they reach further (the decoder: one column a frame, kernels of
-three), each tap becomes output channels of its own: a product of one column needs no constant e,
-and the taps are shifted and summed after e is back. Standard operations only; all of e's own are on
-one channel, most on one value a frame. The modules' attributes and the variables of their `forward`
-name the values of a built package.
+One int8 step for a whole tensor has to fit the loudest syllable, and its noise drowns the pauses.
+So x is divided by a smooth envelope e(t) before it is rounded, and the convolution's result is
+multiplied by it. That is exact where e is constant over the kernel; e moves over frames, and the
+kernels reach a quarter of one at most. Where they reach further (the decoder: one column a frame,
+kernels of three), each tap becomes output channels: a product of one column needs no constant e,
+and the taps are shifted and summed after the multiplication by e. These are standard operations;
+those of e are on one channel, most on one value a frame. The modules' attributes and the variables
+of their `forward` name the values of a built package.
 """
 
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.layers import Conv, read_by
 
-# of the columns a frame: kernels within every chip's limit
+# factors of the columns a frame: pooling kernels of these sizes are within every chip's limit
 FACTORS = MappingProxyType({120: (4, 5, 6), 20: (4, 5)})
 RANGE = 200.0  # how far below the cap the scale falls
 WIDTH = 3  # frames: of the running maximum, and of the mean after it
@@ -52,8 +52,8 @@ class Ramp(nn.Module):
 class TimeVaryingScale(nn.Module):
     """The logarithm of a smooth envelope over x's channels: [1, C, R, W] -> [1, 1, R, W].
 
-    The largest magnitude in each frame, up to `cap`; the largest of three frames; the mean
-    logarithm of three of these; interpolated.
+    It is the largest magnitude in each frame, up to `cap`; the largest of three frames; the mean
+    logarithm of three of these, interpolated.
     """
 
     def __init__(self, columns: int, cap: float) -> None:
@@ -105,8 +105,8 @@ class ColumnScale(nn.Module):
 
 
 class TapSum(nn.Module):
-    """A convolution's result from its taps' products, each moved by its place in the kernel: [1,
-    out taps, R, W] -> [1, out, R, W].
+    """Sums the products of a convolution's taps, each shifted by its place in the kernel: [1, out
+    taps, R, W] -> [1, out, R, W].
     """
 
     weight: Tensor
@@ -176,8 +176,8 @@ class ScaledConv(Conv):
 
 
 class PerColumnScaledConv(ScaledConv):
-    """A ScaledConv with a scale for every column, exact: the taps of `conv` are output channels of
-    one column's product, summed after.
+    """A ScaledConv with a scale for every column, which is exact: the taps of `conv` are output
+    channels of one column's product and are summed afterwards.
     """
 
     def __init__(self, conv: Conv, floor: float) -> None:

@@ -4,9 +4,9 @@ reads, with or without PyTorch.
     noise = gaussian_noise(frames=80, seed=0)                               # [1, 48000, 9]
     spectrum = HarmonicSource.recorded(manifest.source).spectrum(f0_hz, noise)   # [1, 22, 9601]
 
-Upstream (SineGen, SourceModuleHnNSF) draws three times. The initial phase is added to the first 24
-kHz sample, which its linear 1/300 interpolation never reads, and the last draw is returned unused;
-so one draw, the sine noise, is all that can be heard. It is an argument.
+Upstream (SineGen, SourceModuleHnNSF) draws random numbers three times. The initial phase is added
+to the first 24 kHz sample, which its linear 1/300 interpolation never reads, and the last draw is
+returned unused. So only one draw can be heard, the sine noise, and it is an argument here.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ from kokoro_ane.core.errors import InputError
 
 SINE_AMPLITUDE, VOICED_NOISE, VOICED_ABOVE_HZ = 0.1, 0.003, 10.0
 STEP_SAMPLES = FRAME_SAMPLES // PROSODY_PER_FRAME  # 300 samples to one F0 value
-_BLOCK = 16  # Box-Muller's, as PyTorch deals its draws out: eight radii, eight angles
+_BLOCK = 16  # of Box-Muller, in PyTorch's order: eight radii, then eight angles
 # Hann, periodic, as PyTorch rounds it to float32 and upstream uses it. In column 0 the frame is
-# symmetric, so that the sign of a phase (+-pi) hangs on these roundings: they are written down
-# instead of computed.
+# symmetric, so the sign of a phase (+-pi) depends on these roundings: they are written down instead
+# of computed.
 WINDOW = (
     0.0,
     0.02447173,
@@ -59,13 +59,13 @@ BINS = N_FFT // 2 + 1
 
 
 def hann() -> np.ndarray:
-    """That window [20] before it is rounded: periodic Hann in float64."""
+    """The window [20] before it is rounded: periodic Hann in float64."""
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)
 
 
 def synthesis() -> np.ndarray:
-    """Windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines; 2 / 20 in the
-    middle, 1 / 20 at both ends.
+    """The windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines, scaled by
+    2 / 20, and by 1 / 20 at DC and Nyquist.
     """
     angle = 2 * np.pi * np.arange(BINS)[:, None] * np.arange(N_FFT) / N_FFT  # [11, 20]
     one_sided = np.full((BINS, 1), 2 / N_FFT)
@@ -76,11 +76,11 @@ def synthesis() -> np.ndarray:
 
 
 def gaussian_noise(frames: int, seed: int) -> np.ndarray:
-    """Standard normal [1, 600F, 9] in float32 from a seed: the only randomness in the vocoder.
-    torch.randn's numbers to 150 dB.
+    """Standard normal noise [1, 600F, 9] in float32 from a seed: the only randomness in the
+    vocoder. It equals torch.randn's to 150 dB.
 
-    MT19937 seeded with the low 32 bits, 24 bits a number, Box-Muller on blocks of 16; a rest of
-    less than 16 ends in a block drawn anew.
+    MT19937 is seeded with the low 32 bits and gives 24 bits a number; Box-Muller takes blocks of
+    16. Where fewer than 16 numbers remain, the last block is drawn anew.
     """
     count = frames * FRAME_SAMPLES * HARMONICS
     rest = count % _BLOCK
@@ -102,11 +102,11 @@ def _box_muller(uniform: np.ndarray) -> np.ndarray:
 
 
 def sine_waves(f0_hz: np.ndarray) -> np.ndarray:
-    """Sines of F0 and its overtones, float64. f0_hz [B, 2F] -> [B, 600F, 9].
+    """Sines of F0 and its overtones in float64. f0_hz [B, 2F] -> [B, 600F, 9].
 
-    Phase is a running sum at the F0 rate, drawn out linearly between the middles of the 300-sample
-    steps and held at both ends (upstream: F.interpolate(linear, align_corners=False) down and up).
-    No modulo anywhere.
+    The phase is a running sum at the F0 rate, interpolated linearly between the middles of the
+    300-sample steps and constant at both ends (upstream: F.interpolate(linear, align_corners=False)
+    down and up). There is no modulo.
     """
     # [B, 2F] cycles of the fundamental
     cycles = np.cumsum(f0_hz.astype(np.float64) * (STEP_SAMPLES / SAMPLE_RATE_HZ), axis=1)
@@ -119,8 +119,8 @@ def sine_waves(f0_hz: np.ndarray) -> np.ndarray:
 
 
 def spectrum_of(excitation: np.ndarray) -> np.ndarray:
-    """excitation [B, 600F] in float64 -> 11 magnitudes and 11 phases (rad) of its STFT, reflected
-    at both ends: [B, 22, 120F + 1].
+    """The STFT of an excitation [B, 600F] in float64, reflected at both ends: 11 magnitudes and 11
+    phases (rad), [B, 22, 120F + 1].
     """
     edged = np.pad(excitation, ((0, 0), (N_FFT // 2, N_FFT // 2)), mode="reflect")
     # [B, 120F + 1, 20]
@@ -132,8 +132,8 @@ def spectrum_of(excitation: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class HarmonicSource:
-    """A voice's ten weights, upstream's `m_source.l_linear`: weights [9] and a bias that merge the
-    sines. F0 and noise in, spectrum out.
+    """Computes the spectrum from F0 and noise. The ten weights are the checkpoint's, upstream's
+    `m_source.l_linear`: weights [9] and a bias that merge the sines.
     """
 
     weights: np.ndarray
@@ -141,8 +141,8 @@ class HarmonicSource:
 
     @classmethod
     def recorded(cls, source: Mapping[str, Any]) -> "HarmonicSource":
-        """From a vocoder's manifest. Raises InputError for NaN or infinity; ValueError, TypeError
-        for anything that is not ten numbers.
+        """The source that a vocoder's manifest describes. Raises InputError for NaN or infinity;
+        ValueError, TypeError for anything that is not ten numbers.
         """
         weights = np.array(source["weights"], np.float32).reshape(HARMONICS)
         bias = float(source["bias"])
@@ -162,7 +162,7 @@ class HarmonicSource:
             )
         voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)  # [B, 600F]
         voiced = voiced[..., None].astype(np.float64)  # [B, 600F, 1]
-        # A voiced sample has a little noise, an unvoiced one nothing but noise.
+        # A voiced sample has a little noise; an unvoiced one is noise alone.
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
         waves = sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(np.float64)
         return np.tanh(waves @ self.weights.astype(np.float64) + np.float64(self.bias))

@@ -18,24 +18,24 @@ from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, spectrum_o
 
 SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
 BROKEN = "written as 16 bit it would be silence; the weights or the package are broken"
-# 50 ms at full scale without a movement: a clipped peak of a voice lasts a few samples
+# 50 ms at full scale without a change: a clipped peak of a voice lasts a few samples
 PINNED_SAMPLES, FULL_SCALE = 2 * FRAME_SAMPLES, 0.999
 
 
 class VocoderBackend(Protocol):
-    """Who computes the waveform."""
+    """Computes the waveform: PyTorch, a package, or a file of another runtime."""
 
     @property
     def arrays(self) -> bool:
-        """What it takes and gives: NumPy arrays, or tensors."""
+        """Whether it takes and returns NumPy arrays; else tensors."""
 
     @property
     def source(self) -> HarmonicSource:
-        """The voice's ten weights: the harmonic source runs on the host."""
+        """The harmonic source with the voice's ten weights, which runs on the host."""
 
     @property
     def buckets(self) -> tuple[int, ...] | None:
-        """Enumerated lengths in frames, rising; None at exact length."""
+        """Enumerated lengths in frames, rising; None where any length is taken."""
 
     def pack(self, inputs: VocoderInputs) -> Array:
         """`features` of the one flexible input. Raises InputError where no bucket holds the
@@ -47,16 +47,16 @@ class VocoderBackend(Protocol):
 
 
 class Context(Protocol):
-    """What these steps work with."""
+    """What the steps read beside tensors."""
 
     @property
     def vocoder(self) -> VocoderBackend:
-        """Who computes."""
+        """Computes the waveform."""
 
 
 def require_sound(waveform: Array) -> None:
     """Raise InputError for NaN, infinity, or PINNED_SAMPLES equal samples at full scale or beyond
-    (sherpa-onnx issue 3754: a session that answers +1.0), in a whole waveform or a piece of it.
+    (sherpa-onnx issue 3754: a session returned +1.0 throughout), in a waveform or a piece of it.
     """
     require_finite("waveform", waveform, BROKEN)
     samples = as_array(waveform)

@@ -52,6 +52,7 @@ from kokoro_ane.vocoder.scaled_conv import (
     TimeVaryingScale,
 )
 from tests.builds import recipe_of
+from tests.commands import table
 from tests.demo_voice import heldout
 from tests.parity import input_factor
 from tests.random_checkpoint import random_vocoder, tiny_config
@@ -298,19 +299,6 @@ class TestCalibration:
             require_disjoint([*heldout()[12:], stolen], heldout()[:12])
 
 
-LAYERS = {
-    **{
-        f"kernel {k}, dilation {d}": lambda k=k, d=d: Conv(
-            6, 5, k, padding=d * (k // 2), dilation=d
-        )
-        for k, d in ((1, 1), (3, 1), (7, 5))
-    },
-    "stride 6": lambda: Conv(6, 5, 12, stride=6, padding=3),
-    "transposed, kernel of two strides": lambda: ConvTranspose(6, 5, 20, stride=10, padding=5),
-    "transposed, kernel of two and a half": lambda: ConvTranspose(6, 5, 5, stride=2, padding=2),
-}
-
-
 # inputs whose neighbours resemble one another, as columns of speech do: [rows, size]
 def correlated(rows, size):
     steps = torch.randn(rows, size, generator=torch.Generator().manual_seed(0))
@@ -335,11 +323,22 @@ class TestPalette:
 
 
 class TestUnfolded:
-    @pytest.mark.parametrize("name", LAYERS)
+    @table(
+        "kind options",
+        """
+        Conv | {"kernel": 1}
+        Conv | {"kernel": 3, "padding": 1}
+        Conv | {"kernel": 7, "padding": 15, "dilation": 5}
+        Conv | {"kernel": 12, "padding": 3, "stride": 6}
+        ConvTranspose | {"kernel": 20, "padding": 5, "stride": 10}
+        ConvTranspose | {"kernel": 5, "padding": 2, "stride": 2}
+    """,
+    )
     @torch.no_grad()
-    def test_the_product_is_the_convolution(self, name):
+    def test_the_product_is_the_convolution(self, kind, options):
         torch.manual_seed(0)
-        layer, x = LAYERS[name](), torch.randn(1, 6, 1, 60)
+        layer = (Conv if kind == "Conv" else ConvTranspose)(6, 5, **options)
+        x = torch.randn(1, 6, 1, 60)
         unfolded = Unfolded.of(layer)
         product = unfolded.inputs(x) @ unfolded.matrix(layer.weight).T  # [n, O] or [n, O stride]
         expected = (layer(x) - layer.bias.view(1, -1, 1, 1))[0, :, 0].T  # [S, O]

@@ -63,14 +63,13 @@ from kokoro_ane.vocoder.packing import excerpt, pack_utterance, unpacked_spectru
 from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics
 from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
-from kokoro_ane.vocoder.streaming.streaming_package import (
-    StreamingPackage,
-)
+from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram import Program
 from mlprogram.examine.placement import forecast_placement
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
 from tests.builds import checkpoint_once, once, quick, small_config
+from tests.commands import refused, table
 from training.fit_statistics import main as fit
 
 LEVELS = ("fp16", "w8", "w8a8")
@@ -109,6 +108,12 @@ def own_predictor(built, monkeypatch):
 @pytest.fixture(scope="module")
 def speech(built):
     return check_speech(built[0], 180)
+
+
+@pytest.fixture
+def stage(built):
+    """The stage of the uncompressed package."""
+    return stage_of(built[0], manifest_of(built, "fp16"))
 
 
 def manifest_of(built, level, layout=STREAMING):
@@ -170,6 +175,8 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
 def test_every_method_compresses_all_functions_alike(built, speech, level):
     manifest, parent = manifest_of(built, level), manifest_of(built, "fp16")
     require_genuine(manifest, level)
+    # by the stored kinds of every function
+    refused(f"which is not {level}: renamed", require_genuine, replace(parent, method=level), level)
     facts = facts_of(manifest)
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
     assert (facts.int8_macs_share > 0.5) == (level == "w8a8")
@@ -202,8 +209,8 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
     assert [line.split(":")[0] for line in wrong_channels(quick("w8"), manifest, context)] == [path]
 
 
-def test_a_level_is_told_what_its_weights_change_of_the_statistics(built, monkeypatch):
-    stage, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8")
+def test_statistics_are_corrected_by_what_a_levels_weights_change(built, stage, monkeypatch):
+    level = level_named(built, "w8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 6))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
     assert not statistics_shift(stage, stage).any()
@@ -215,9 +222,9 @@ def test_a_level_is_told_what_its_weights_change_of_the_statistics(built, monkey
     assert np.square(moved - shift).mean() < 0.8 * np.square(moved).mean()
 
 
-def test_the_frame_decoder_reads_in_the_levels_steps(built, monkeypatch):
+def test_the_frame_decoder_reads_in_the_levels_steps(built, stage, monkeypatch):
     """A level that is attached to the same vocoder twice would find its factors gone."""
-    stage, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8a8")
+    level = level_named(built, "w8a8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 1))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips)
     modules, expected = streaming_stage(stage, level).modules, level.applied(stage.vocoder)
@@ -228,8 +235,7 @@ def test_the_frame_decoder_reads_in_the_levels_steps(built, monkeypatch):
         assert torch.equal(step, expected.get_submodule(f"{path}.rounding").step), path
 
 
-def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built):
-    stage = stage_of(built[0], manifest_of(built, "fp16"))
+def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built, stage):
     clip = next(iter(calibration_inputs(built[0], stage.vocoder, 1)))
     read = []
     for norm in stage_norms(stage.vocoder.generator, 1):
@@ -242,13 +248,6 @@ def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(bu
         [*(x.mean(1) for x in read), *(np.log(x.var(1) + 1e-5) for x in read)]
     )
     expected[: len(expected) // 2] -= stage.predictor.centres[-len(expected) // 2 :]
-    (product,) = _products(stage, clip)
-    residuals = Residuals(stage)(clip)
-    assert np.abs(residuals + product - expected).max() < 1e-3
-
-
-def _products(stage, clip):
-    """What the predictor's last layer gives for a clip, [2R] each."""
     products = []
     outer = stage.modules[DECODER].get_submodule("outer")
     handle = outer.register_forward_hook(
@@ -256,7 +255,7 @@ def _products(stage, clip):
     )
     stage.in_torch().render(clip)
     handle.remove()
-    return products
+    assert np.abs(Residuals(stage)(clip) + products[0] - expected).max() < 1e-3
 
 
 def integers_in(program):
@@ -343,18 +342,10 @@ def test_the_polynomial_stays_on_chips_without_sine(built, speech):
     assert snr_db(*(package_of(built, "fp16", layout).render(speech) for layout in MADE)) > 45
 
 
-def test_a_level_under_anothers_name_is_refused(built):
-    """By its stored kinds, those of every function."""
-    with pytest.raises(InputError, match="which is not w8: renamed"):
-        require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "w8")
-
-
-def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(
-    built,
-):
+def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(built, stage):
     """And a function of another level is no package of this one."""
-    plain, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8a8")
-    stage = with_integers(plain, level)
+    level = level_named(built, "w8a8")
+    stage = with_integers(stage, level)
     decoder, window = stage.modules[DECODER], stage.modules[WINDOW]
     blocks = stage.vocoder.generator.blocks_per_stage
     for number, function in enumerate((decoder, window)):
@@ -370,46 +361,35 @@ def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(
         require_stored(decoder, program)
 
 
-def test_what_the_layout_cannot_be(built, tmp_path, capsys):
-    given = f"vocoder --layout streaming --checkpoint {built[0].folder} --out {tmp_path}/b".split()
-    for flags, said in (
-        (["--target", "iOS17"], "three functions need iOS 18"),
-        (
-            ["--buckets", "200,280"],
-            "the streaming layout needs one from 24, its shortest window, to 180",
-        ),
-    ):
-        assert build([*given, *flags]) == 2
-        problem = capsys.readouterr().err.strip()
-        assert said in problem
-        assert problem.count("\n") == 0
-        assert not (tmp_path / "b").exists()
+@table(
+    "flags message",
+    """
+    --target iOS17 | three functions need iOS 18
+    --buckets 200,280 | the streaming layout needs one from 24, its shortest window, to 180
+""",
+)
+def test_what_the_layout_cannot_be(flags, message, built, tmp_path, capsys):
+    place = f"--checkpoint {built[0].folder} --out {tmp_path}/b"
+    assert build(f"vocoder --layout streaming {place} {flags}".split()) == 2
+    problem = capsys.readouterr().err.strip()
+    assert message in problem
+    assert problem.count("\n") == 0
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_package_of_a_layout_that_is_gone(built, tmp_path):
-    path = (
-        replace(manifest_of(built, "fp16"), layout="tiled")
-        .save(tmp_path / "KokoroVocoder-tiny-tiled-fp16.json")
-        .path
-    )
-    with pytest.raises(
-        InputError,
-        match=(
-            r"says layout 'tiled', no longer one of padded, .*; run `kokoro-ane build vocoder`"
-            r" again"
-        ),
-    ):
-        Manifest.load(path)
+    path = tmp_path / "KokoroVocoder-tiny-tiled-fp16.json"
+    replace(manifest_of(built, "fp16"), layout="tiled").save(path)
+    again = "run `kokoro-ane build vocoder` again"
+    refused(f"says layout 'tiled', no longer one of padded, .*; {again}", Manifest.load, path)
 
 
 def test_another_predictor_or_a_voice_that_took_no_part(built, tmp_path, capsys):
     checkpoint, out = built
     manifest = manifest_of(built, "fp16")
     manifest.inputs[DECODER]["style"]["statistics_sha256"] = "0" * 64
-    with pytest.raises(
-        InputError, match=r"has predicted statistics 000000000000, tiny now has .* again"
-    ):
-        stage_of(checkpoint, manifest)
+    words = "has predicted statistics 000000000000, tiny now has .* again"
+    refused(words, stage_of, checkpoint, manifest)
     assert norm_statistics.predictor_of(checkpoint).voices == checkpoint.voices
     assert package_of(built, "fp16").voices == checkpoint.voices
     edited = manifest_of(built, "fp16")
@@ -493,8 +473,7 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     assert len(window) > 5
     assert window == utterance
     require_genuine(manifest, "fp32")
-    with pytest.raises(InputError, match="which is not w8: renamed"):
-        require_genuine(replace(manifest, method="w8"), "w8")
+    refused("which is not w8: renamed", require_genuine, replace(manifest, method="w8"), "w8")
     facts = facts_of(w8.manifest)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
     assert 10 < snr_db(whole, w8a8.render(long)) < 60

@@ -29,7 +29,7 @@ public struct StreamingVocoder: Sendable {
     /// `frames` from `start` on are computed, those from `begin` to `end` are kept.
     struct Window: Equatable { let start: Int, frames: Int, begin: Int, end: Int }
 
-    /// As `fixed_windows` in vocoder/streaming/windows.py. `early`: each length in turn before the longest is used throughout.
+    /// As `windows` in vocoder/streaming/streaming_package.py. `early`: each length in turn before the longest is used throughout.
     static func cut(_ frames: Int, _ sizes: [Int], early: Bool) -> [Window] {
         let sizes = sizes.filter { $0 <= frames }
         var found: [Window] = [], begin = 0, used = early ? 0 : sizes.count - 1
