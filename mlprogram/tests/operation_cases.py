@@ -1,8 +1,8 @@
-"""A table's way to test an operation: one line for its cases, many operations in one package.
+"""Tests of operations from a table: a line for the cases of one, many operations in one package.
 
-    Case(torch.clamp, x=x, alpha=-0.7, beta=1.3)  # one call and its reference
-    table("transpose x=(2,3) perm=[0,1]|[1,0]", {})  # two; value inference is the reference
-    test_operation = test_of({"clip": [...], "conv": maker})
+    CASES = table("transpose x=(2,3) perm=[0,1]|[1,0]", {})  # two; value inference is the reference
+    CASES["clip"] = [Case(torch.clamp, x=x, alpha=-0.7, beta=1.3)]  # one call and its reference
+    test_operation = test_of(CASES)
 
 Each operation has a branch in the package. Every case runs in fp32 and in fp16, with its inputs at
 run time, and once more with its inputs as constants, where coremltools' own value inference is a
@@ -212,47 +212,50 @@ def run_all(calls, folder, target):
     def check(op):
         for branch in (branch for branch in branches if branch.op == op):
             ulps = branch.case.ulps
-            for i, want in enumerate(branch.expected(inferred)):
+            for i, expected in enumerate(branch.expected(inferred)):
                 for name in (f"{kind}_{branch.key}_{i}" for kind in branch.case.kinds):
-                    compare(f"declared {name}", declared[name], want, ulps)
+                    compare(f"declared {name}", declared[name], expected, ulps)
                     if branch.dtype is np.float32:
-                        compare(f"exact64 {name}", exact[name], want, ulps)
+                        compare(f"exact64 {name}", exact[name], expected, ulps)
                     if name in inferred:
-                        value = inferred[name].reshape(want.shape)
+                        value = inferred[name].reshape(expected.shape)
                         compare(f"inferred {name}", declared[name], value, ulps, inferred=True)
 
     return check
 
 
-def compare(what, got, want, ulps, inferred=False):
-    """Assert that `got` has the shape of `want` and agrees with it: integers exactly, floats within
-    `ulps` units of the type (fp32: 64, for its sums). Value inference computes in the type itself:
-    fp16 within two of its steps.
+def compare(name, computed, expected, ulps, inferred=False):
+    """Assert that `computed` has the shape of `expected` and agrees with it: integers exactly,
+    floats within `ulps` units of the type (fp32: 64, for its sums). Value inference computes in the
+    type itself: fp16 within two of its steps.
     """
-    assert got.shape == want.shape, f"{what}: shape {got.shape}, wanted {want.shape}"
-    if got.dtype.kind != "f":
-        np.testing.assert_array_equal(got, want.astype(got.dtype), err_msg=what)
+    assert computed.shape == expected.shape, (
+        f"{name}: shape {computed.shape}, expected {expected.shape}"
+    )
+    if computed.dtype.kind != "f":
+        np.testing.assert_array_equal(computed, expected.astype(computed.dtype), err_msg=name)
         return
-    size = got.itemsize
+    size = computed.itemsize
     unit = {2: 2.0**-9 if inferred else 2.0**-11 * 1.001, 4: 2.0**-18, 8: 2.0**-36}[size]
     # subnormals of fp16; cancelled sums of fp32 and fp64
     floor = unit if inferred else {2: 2.0**-24, 4: 2.0**-20, 8: 2.0**-40}[size]
     np.testing.assert_allclose(
-        got.astype(np.float64), want.astype(np.float64), unit * ulps, floor * ulps, err_msg=what
+        computed.astype(np.float64),
+        expected.astype(np.float64),
+        unit * ulps,
+        floor * ulps,
+        err_msg=name,
     )
 
 
-def test_of(cases, count=6):
-    """A test of every operation of a family: its list of cases, or `count` random ones of its
-    maker, seeded by its name. One package per target.
-    """
+def test_of(cases):
+    """A test of every operation of a family by its list of cases. One package per target."""
 
     @functools.cache
     def checks():
         by_target = {}
-        for op, maker in cases.items():
-            rng = np.random.default_rng(sum(map(ord, op)))
-            for case in [maker(rng) for _ in range(count)] if callable(maker) else maker:
+        for op in cases:
+            for case in cases[op]:
                 by_target.setdefault(case.target, {}).setdefault(op, []).append(case)
         with tempfile.TemporaryDirectory() as folder:
             return [

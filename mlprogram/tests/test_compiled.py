@@ -170,7 +170,7 @@ def test_text_of_an_older_compiler(tmp_path):
     pytest.raises(ProgramError, model.predict, {"audio": [[1]]}).match(r"allowed: \[1, 2..9\]")
 
 
-def test_sizes_that_no_file_tells_are_warned_of(tmp_path):
+def test_unknown_sizes_are_warned_of(tmp_path):
     attribute, stop = OLD.index("[FlexibleShapeInformation"), OLD.index("] {")
     program = Program(written(OLD[:attribute] + OLD[stop + 1 :], tmp_path / "a.mlmodelc"))
     with pytest.warns(OpenShape, match=r"input 'audio' \[1, 'any'\] allows: .* refuse \[1, 11\]"):

@@ -124,7 +124,7 @@ add y=-40000.0 of 3,3             |
 
 
 @pytest.mark.parametrize("row", rows(TRAPS))
-def test_what_the_file_shows_of_traps_is_a_warning(row, tmp_path):
+def test_pitfalls_are_warned_of(row, tmp_path):
     text, warning = (column.strip() for column in row.split("|"))
     if ct.__version__ != "9.0" and "squares" in warning:
         warning = ""  # 9.1 writes exp(y ln 2)

@@ -271,7 +271,7 @@ AXES = [axes for size in (1, 2, 3, 4) for axes in itertools.combinations(range(4
 @pytest.mark.parametrize(
     "op", ["reduce_mean", "reduce_sum", "reduce_l2_norm", "reduce_max", "reduce_log_sum_exp"]
 )
-def test_reductions_do_not_hang_on_the_storage(op, keep_dims):
+def test_reductions_do_not_depend_on_the_memory_format(op, keep_dims):
     x = torch.randn(2, 5, 3, 7, generator=torch.Generator().manual_seed(0))
     stored = x.to(memory_format=torch.channels_last)
     for axes in (*AXES, (-1,), (-3, -1)):

@@ -161,7 +161,7 @@ def stateful(tmp_path_factory):
     return package_of(inputs, build, tmp_path_factory.mktemp("state"), target=IOS18)
 
 
-def test_what_was_read_of_a_state_stays_when_it_is_written(stateful):
+def test_a_value_read_from_a_state_survives_a_write(stateful):
     program = Program(stateful)
     state = program.make_state()
     held, x = state["s"], {"x": np.array([9], np.float16)}

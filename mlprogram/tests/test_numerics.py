@@ -1,5 +1,5 @@
-"""The engine model shows each published behaviour; known wrong answers are seen; what coremltools'
-own tests found stays mended.
+"""The engine model shows each published behaviour, known wrong answers are reproduced, and defects
+that coremltools' own tests found stay fixed.
 """
 
 import json
@@ -281,7 +281,7 @@ gather_nd x=float32[1,2,3] indices=int32[[-1]] -> [3]
 
 
 @pytest.mark.parametrize("row", rows(DEFECTS))
-def test_defect_stays_mended(row):
+def test_fixed_defects(row):
     call, _, results = row.partition(" -> ")
     np.testing.assert_allclose(called(call), json.loads(results), atol=1e-3)
 
@@ -335,7 +335,7 @@ def test_scalars_concatenate(tmp_path):
     assert program({"x": np.array([[1.0, 0, 2], [0, 3, 0]])})["y"].tolist() == [3, 3]
 
 
-def test_one_value_is_given_back_twice(tmp_path):
+def test_one_value_as_two_outputs(tmp_path):
     program = program_of({"x": (2,)}, lambda x: [mb.add(x=x, y=1.0, name="y")] * 2, tmp_path)
     assert {n: t.tolist() for n, t in program({"x": ones(2)}).items()} == {"y": [2, 2]}
 

@@ -302,7 +302,7 @@ def test_an_override_is_never_cut(text):
     st.sampled_from((1, 7, 100, 5000)),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_cuts_do_not_hang_on_how_the_text_arrives(parts, step):
+def test_cuts_do_not_depend_on_how_the_text_arrives(parts, step):
     text = "".join(parts)
     whole = pieces_of(text, step)
     assert "".join("".join(part for _, part in whole).split()) == "".join(text.split())

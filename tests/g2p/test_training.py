@@ -201,7 +201,7 @@ def test_nothing_held_out_nor_its_relatives_is_trained_on_and_a_leak_is_seen(spl
     assert (word, "re" + word) in leaks(leaky)
 
 
-def test_the_split_hangs_on_the_seed_alone(lists, split):
+def test_the_split_depends_on_the_seed_alone(lists, split):
     backwards = {tag: dict(reversed(entries.items())) for tag, entries in lists.items()}
     assert Split.of(backwards, seed=0, count=COUNT) == split
     assert Split.of(lists, seed=1, count=COUNT).word != split.word
