@@ -100,5 +100,5 @@ def released() -> tuple[dict[str, Any], ...]:
 
 
 def released_weights(weights_sha256: str) -> dict[str, Any] | None:
-    """Return the entry of these weights, or None: others are refused before their voices are read."""
+    """Return the entry of these weights, or None, before a voice is read."""
     return next((entry for entry in released() if entry["weights"] == weights_sha256), None)
