@@ -48,8 +48,8 @@ class InputError(ValueError):
 
 
 class UtteranceTooLong(InputError):
-    """More phonemes or frames than one call of a model takes: what was asked for is good and has to
-    be split.
+    """More phonemes or frames than one call of a model takes: the input is valid and has to be
+    split.
     """
 
 
