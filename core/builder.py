@@ -97,7 +97,7 @@ class Stage(Protocol):
 
 
 class CheckpointStage:
-    """What the packages of one checkpoint have in common."""
+    """What the stages of one checkpoint share."""
 
     checkpoint: "Checkpoint"
     precision: str
@@ -108,7 +108,7 @@ class CheckpointStage:
         return Part(stage, name, functions)
 
     def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
-        """Nothing is done to a converted model."""
+        """Return the converted model as it is."""
         return model
 
     def provenance(self) -> dict[str, Any]:
@@ -194,8 +194,8 @@ PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours)
 
 
 def current(paths: tuple[Path, ...], key: str) -> tuple[Manifest, ...]:
-    """The manifests that stand at `paths`, where all are of this key and their packages whole;
-    else none.
+    """Return the manifests at `paths` where all have this key and their packages are whole; else
+    none.
     """
     try:
         manifests = tuple(map(Manifest.load, paths))
@@ -207,7 +207,7 @@ def current(paths: tuple[Path, ...], key: str) -> tuple[Manifest, ...]:
 
 
 def all_held(figures: list[Check]) -> list[Check]:
-    """The figures, or CheckFailed naming the first that misses its limit."""
+    """Return the figures. Raises CheckFailed naming the first that misses its limit."""
     for figure in figures:
         if not figure.holds:
             value, limit = figure.text()

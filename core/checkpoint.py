@@ -7,9 +7,9 @@ from packages.
     checkpoint.content_sha256, checkpoint.withheld       # who it is; None: it may be released
 
 Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with
-weights_only, the SHA-256 is recorded. Who a checkpoint is, its values say: a voice is hashed as the
-float32 numbers that it holds, so that a .pt, a .bin and a .npy of one voice agree; a config as its
-parsed fields without `name` and `releasable`, which are what it says of itself.
+weights_only, the SHA-256 is recorded. A checkpoint is identified by its values: a voice is hashed
+as the float32 numbers that it holds, so that a .pt, a .bin and a .npy of one voice agree; a config
+as its parsed fields without `name` and `releasable`, which anybody may write there.
 """
 
 import dataclasses
@@ -87,9 +87,7 @@ def _default(thorough: bool) -> "Checkpoint":
 
 
 def _kokoro_int8(thorough: bool) -> "Checkpoint":
-    """Decoded on the first call, and checked there: by size and time, or `thorough`, by the
-    weights' hash.
-    """
+    """Open kokoro-int8, which is decoded on the first call; `thorough` checks the weights' hash."""
     from kokoro_ane.core.kokoro_int8.cache import WEIGHTS, WEIGHTS_SHA256, cached
 
     folder = cached(thorough)
@@ -100,7 +98,7 @@ def _kokoro_int8(thorough: bool) -> "Checkpoint":
 
 @dataclass(frozen=True)
 class Identity:
-    """Hashes of the three things that decide what is heard."""
+    """Hashes of the three parts that determine the sound: weights, config and voices."""
 
     weights: str
     config: str
@@ -108,7 +106,7 @@ class Identity:
 
     @classmethod
     def of(cls, weights_sha256: str, config: "KokoroConfig", library: "VoiceLibrary") -> "Identity":
-        """Reads every voice. Raises InputError for one that cannot be read."""
+        """Read every voice. Raises InputError for one that cannot be read."""
         return cls(
             weights_sha256,
             config_sha256(config),
@@ -117,7 +115,7 @@ class Identity:
 
     @property
     def sha256(self) -> str:
-        """One hash over all of it."""
+        """One hash over all three."""
         return sha256_of_json(
             {"weights": self.weights, "config": self.config, "voices": dict(self.voices)}
         )
@@ -140,8 +138,8 @@ def voice_sha256(pack: "np.ndarray") -> str:
 
 
 def withheld(identity: Identity) -> str | None:
-    """Why this checkpoint may not be released, naming the first part that is not on the list; None
-    where all are.
+    """Return why a checkpoint may not be released, naming the first part that is not on the list,
+    or None.
     """
     entry = released_weights(identity.weights)
     if entry is None:
@@ -182,7 +180,7 @@ class Checkpoint:
     def from_folder(cls, folder: Path, expected_sha256: str | None = None) -> "Checkpoint":
         """Find config.json and the one .pth or .safetensors file in `folder`."""
         config = KokoroConfig.load(folder / "config.json")
-        # With two files of weights nobody can say which of them speaks.
+        # With two files of weights it is open which one is meant.
         weight_files = sorted(
             path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors")
         )
@@ -230,7 +228,7 @@ class Checkpoint:
 
     @property
     def source(self) -> str:
-        """What `--checkpoint` calls it."""
+        """The value of `--checkpoint` that opens it."""
         return self.name if self.name == KOKORO_INT8 else str(self.folder)
 
     @property
@@ -242,7 +240,7 @@ class Checkpoint:
 
     @cached_property
     def withheld(self) -> str | None:
-        """Why nothing of it may be released, in words; None where weights, config and every voice
+        """The reason why nothing of it may be released; None where weights, config and every voice
         are on the list.
         """
         if released_weights(self.sha256) is None:  # before its voices are read
@@ -349,14 +347,14 @@ class Checkpoint:
 
     @property
     def library(self) -> "VoiceLibrary":
-        """Its voices."""
+        """The voice packs of the folder."""
         from kokoro_ane.core.voices import VoiceLibrary
 
         return VoiceLibrary(self.folder / "voices")
 
 
 def _plain(part: "dict[str, Tensor]", where: str) -> "dict[str, Tensor]":
-    """Drop the `module.` prefix and widen to float32."""
+    """Return a state dict in float32 without the `module.` prefix of its keys."""
     plain = {}
     for key, value in part.items():
         if not isinstance(key, str):

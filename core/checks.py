@@ -49,7 +49,7 @@ class Check:
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def text(self) -> tuple[str, str]:
-        """The figure and its limit, in words."""
+        """Return the figure and its limit as text."""
         return (
             f"{self.value:.3g} {self.unit}",
             f"{'>=' if self.at_least else '<='} {self.limit:g} {self.unit}",
@@ -69,7 +69,7 @@ STORAGE = ("const", *INT8_STORAGE, "constexpr_lut_to_dense")
 
 
 def computing(program: "Program") -> "list[Operation]":
-    """The operations that compute: constants and the unpacking of weights left out."""
+    """Return the operations that compute, without constants and the unpacking of weights."""
     return [op for op in program.operations if op.op_type not in STORAGE]
 
 
@@ -106,7 +106,7 @@ class ProgramFacts:
         return sum(self.operations.values())
 
     def promises(self, precision: str, lengths: int) -> dict[str, bool]:
-        """What every stage promises: message -> kept."""
+        """Return what every stage promises: message -> whether it holds."""
         return {
             f"operations that do not belong there: {self.forbidden}": not self.forbidden,
             f"{self.enumerated_shapes} enumerated shapes for {lengths} lengths": (

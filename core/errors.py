@@ -25,15 +25,16 @@ from kokoro_ane.core.process import (
 )
 from mlprogram.errors import one_line
 
-OWN = ("kokoro_ane", "mlprogram", "training", "bench")  # a module of these that is missing is a bug
-# in the middle of a file: Python does not say which
+# a missing module of these packages is a bug, any other one is not installed
+OWN_PACKAGES = ("kokoro_ane", "mlprogram", "training", "bench")
+# errors in the middle of a file, of which Python does not give the name
 DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 # 3: undecided, or good and not releasable; core.commands.exit_of
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
-# how standard output says that it takes no more
+# errors of a standard output that takes no more
 LOST = (errno.EPIPE, errno.EBADF, errno.EIO, *NO_ROOM)
 NO_MEMORY = "there is not enough memory for this input"
-SAID_OF_MEMORY = (
+OUT_OF_MEMORY_WORDS = (
     "failed to map segment",
     "annot allocate memory",
     "can't allocate memory",
@@ -47,8 +48,8 @@ class InputError(ValueError):
 
 
 class UtteranceTooLong(InputError):
-    """More phonemes or frames than one call of a model takes: what was asked for is good and has to
-    be split.
+    """More phonemes or frames than one call of a model takes: the input is valid and has to be
+    split.
     """
 
 
@@ -74,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Say it, and where help is."""
+        """Print the message and where help is, and exit."""
         self.exit(
             EXIT_BAD_INPUT,
             "error: " + one_line(f"{message} (`{self.prog} --help` lists what there is)") + "\n",
@@ -113,7 +114,7 @@ Main = TypeVar("Main", bound=Callable[..., int])
 
 
 def command(main: Main) -> Main:
-    """A function of argv as a command: called through run_cli."""
+    """Decorate a function of argv that is a command: it is called through run_cli."""
 
     @wraps(main)
     def called(argv: list[str] | None = None) -> int:
@@ -143,13 +144,13 @@ def _code_of(main: Callable[[list[str] | None], int], argv: list[str] | None) ->
 
 
 def _line(problem: Exception) -> str | None:
-    """What to tell the user; None for a bug."""
+    """Return the line that the user reads, or None for a bug."""
     if isinstance(problem, InputError):
         return str(problem)
     if no_memory(problem):
         return NO_MEMORY
     if isinstance(problem, ModuleNotFoundError):
-        is_project_module = (problem.name or "").split(".")[0] in OWN
+        is_project_module = (problem.name or "").split(".")[0] in OWN_PACKAGES
         return (
             None
             if is_project_module
@@ -220,10 +221,10 @@ def with_streams(command: Callable[[], int]) -> int:
 
 
 def no_memory(problem: BaseException) -> bool:
-    """Whether that came of too little memory, while a library was loaded or ran: each says it in
-    its own way.
+    """Return whether too little memory was the reason, while a library was loaded or ran; each
+    library has its own words for it.
     """
     is_reported = isinstance(problem, ImportError | RuntimeError) and any(
-        words in str(problem) for words in SAID_OF_MEMORY
+        words in str(problem) for words in OUT_OF_MEMORY_WORDS
     )
     return is_reported or isinstance(problem, MemoryError)

@@ -28,8 +28,8 @@ RELEASABLE = Path(__file__).parent / "data" / "releasable.json"
 
 
 def download() -> Path:
-    """The snapshot's folder: from the cache when complete, else from the hub; InputError when the
-    hub does not give it.
+    """Return the snapshot's folder: from the cache when complete, else from the hub. Raises
+    InputError when the hub does not give it.
     """
     # read when huggingface_hub is imported
     os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", str(HUB_TIMEOUT_S))
@@ -95,10 +95,10 @@ def _probe() -> None:
 
 @cache
 def released() -> tuple[dict[str, Any], ...]:
-    """The list."""
+    """Return the entries of the list."""
     return tuple(read_json(RELEASABLE, "it belongs to this repository"))
 
 
 def released_weights(weights_sha256: str) -> dict[str, Any] | None:
-    """The entry of these weights: enough to refuse the others without a look at their voices."""
+    """Return the entry of these weights, or None, before a voice is read."""
     return next((entry for entry in released() if entry["weights"] == weights_sha256), None)

@@ -50,13 +50,13 @@ def level_name(method: str, layout: str) -> str:
 
 
 def tool_versions(tools: tuple[str, ...] = PACKAGE_TOOLS) -> dict[str, str]:
-    """Versions of what shaped the bytes."""
+    """Return the versions of the tools that shape a package's bytes."""
     return {"python": platform.python_version()} | {name: version(name) for name in tools}
 
 
 def described(path: Path) -> AbstractContextManager[None]:
-    """What a package's room reads from the fields that only it knows: a key or a kind that is wrong
-    becomes an InputError.
+    """Turn a missing key or a wrong type into an InputError while a stage reads the fields that
+    only it knows.
     """
     return readable(path, f"run `{command_for(path.name)}` again")
 
@@ -169,8 +169,8 @@ class Manifest:
 
 
 def _require_sound(data: dict[str, Any], where: str) -> None:
-    """What the kinds alone do not say: names that stay in their folder, hashes, lengths that
-    rise.
+    """Raise InputError for what types alone do not show: names that leave their folder, missing
+    hashes, lengths that do not rise.
     """
     check_name(data["package"], f"{where}.package")
     for name in (*data["functions"], *data["functions"].values()):
@@ -196,7 +196,9 @@ def _require_sound(data: dict[str, Any], where: str) -> None:
 
 
 def _manifest_of_ours(path: Path) -> str | None:
-    """One that was damaged is ours too, where our package stands beside it."""
+    """Return why a manifest is not the project's, or None. A damaged one is, where a package of the
+    project stands beside it.
+    """
     package = path.with_suffix(".mlpackage")
     return (
         None
@@ -252,7 +254,7 @@ def package_sha256(package: Path) -> str:
 
 
 def package_bytes(package: Path) -> int:
-    """Size on disk of every file of the package."""
+    """Return the size on disk of all files of a package."""
     if package.is_file():
         return package.stat().st_size
     return sum(p.stat().st_size for p in package.rglob("*") if p.is_file())
@@ -266,7 +268,7 @@ PACKAGE_FILE = OwnFile(
 
 
 def describe_package(package: Path) -> dict[str, Any]:
-    """Name, hash and size of a package that stands where it will stay."""
+    """Return name, hash and size of a package, as its manifest holds them."""
     return {
         "package": package.name,
         "package_sha256": package_sha256(package),

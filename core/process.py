@@ -1,5 +1,5 @@
-"""What goes with a process: temporary files, removed when it ends or is interrupted and by the next
-command where it was killed; locks; and its signals.
+"""The resources of one process: temporary files, which go when it ends or is interrupted, and with
+the next command where it was killed; locks; and signals.
 
     with scratch() as folder:  # TMPDIR/kokoro-ane-UID-x
         (folder / "x").touch()
@@ -22,28 +22,30 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-# how a disk says that it takes no more
+# errors of a disk that takes no more
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 LOCK, SCRATCH = "owner.lock", f"kokoro-ane-{os.getuid()}-"
 INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
-ONCE_S = 1.0  # a second signal within this time is the same impatience
-AGAIN_S = 0.05  # after which one that was swallowed comes again
+ONCE_S = 1.0  # a second signal within this time does not count
+AGAIN_S = 0.05  # a signal whose exception was swallowed is sent again after this time
 
 
-def claimed(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
-    """A new folder in `parent`, and what gives its lock back. The lock says that the owner lives: a
-    killed one's is free.
+def claim_folder(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
+    """Return a new folder in `parent`, and a function that releases its lock. A lock that is held
+    means that the owner lives.
     """
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         with suppress(FileNotFoundError):  # another process took the empty folder for a leftover
-            held = locked(folder / LOCK, os.O_RDWR | os.O_CREAT)
+            held = try_lock(folder / LOCK, os.O_RDWR | os.O_CREAT)
             if held is not None:
                 return folder, partial(os.close, held)
 
 
-def removed(folder: Path) -> None:
-    """The lock goes last: a folder without one is empty, whenever its owner was killed."""
+def remove_claimed(folder: Path) -> None:
+    """Remove a claimed folder, its lock last: a folder without a lock is empty, at whatever point
+    its owner was killed.
+    """
     with suppress(OSError):
         for path in folder.iterdir():
             if path.is_dir() and not path.is_symlink():
@@ -54,9 +56,9 @@ def removed(folder: Path) -> None:
         folder.rmdir()
 
 
-def locked(path: Path, flags: int = os.O_RDWR) -> int | None:
-    """The open lock file, or None where another process holds it, or has removed it since it was
-    opened.
+def try_lock(path: Path, flags: int = os.O_RDWR) -> int | None:
+    """Return the open lock file, or None where another process holds it, or has removed it since it
+    was opened.
     """
     import fcntl  # late: only what writes needs it
 
@@ -70,11 +72,9 @@ def locked(path: Path, flags: int = os.O_RDWR) -> int | None:
 
 
 @contextmanager
-def alone_in(parent: Path) -> Iterator[None]:
-    """One process at a time gives names in a folder: a package and its manifest are of the same
-    build.
-
-    flock on the folder itself: a lock file would stand among the user's.
+def folder_lock(parent: Path) -> Iterator[None]:
+    """Hold the lock of a folder in which names are given, so that a package and its manifest come
+    from the same build. The folder itself is locked: a lock file would stand among the user's.
     """
     import fcntl  # late: only what writes needs it
 
@@ -87,14 +87,14 @@ def alone_in(parent: Path) -> Iterator[None]:
         yield
 
 
-def left_behind(folder: Path) -> int | None:
-    """The lock of a folder whose owner was killed, now held. None: it is no such folder, its owner
-    lives, or it was empty and is gone.
+def lock_of_killed(folder: Path) -> int | None:
+    """Return the lock, now held, of a claimed folder whose owner was killed; None where it is no
+    such folder, where its owner lives, and where it was empty and has been removed.
     """
     if folder.is_symlink() or not folder.is_dir():
         return None
     if (folder / LOCK).is_file() and not (folder / LOCK).lstat().st_size:  # ours is empty
-        return locked(folder / LOCK)
+        return try_lock(folder / LOCK)
     with suppress(OSError):
         # empty: killed before it had a lock, or about to get one, which then takes another folder
         folder.rmdir()
@@ -103,29 +103,29 @@ def left_behind(folder: Path) -> int | None:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give a folder for what only this process needs, where temporary files go; those of killed
+    """Give a folder among the temporary files that goes with this process; folders of killed
     processes are removed. Raises OSError where none can be made.
     """
     parent = Path(tempfile.gettempdir())
     for left in sorted(parent.glob(f"{SCRATCH}*")):
         with suppress(OSError):
-            lock = left_behind(left)
+            lock = lock_of_killed(left)
             if lock is not None:
-                removed(left)
+                remove_claimed(left)
                 os.close(lock)
                 print(f"{left} removed: an earlier run was killed", file=sys.stderr)
-    folder, release = claimed(parent, SCRATCH)
+    folder, release = claim_folder(parent, SCRATCH)
     try:
         yield folder
     finally:
-        removed(folder)
+        remove_claimed(folder)
         release()
 
 
 @contextmanager
 def temporary_files_in(folder: Path) -> Iterator[None]:
-    """Temporary files of libraries go there until the block ends, so that they are removed with it:
-    coremltools' copies of packages.
+    """Put temporary files of libraries, such as coremltools' copies of packages, into `folder`
+    until the block ends.
     """
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
@@ -175,7 +175,7 @@ class Interrupt:
 
 
 def _at_once(_number: int, _frame: FrameType | None) -> None:
-    """All is cleaned up and told; what Python still does or waits for is not."""
+    """End the process: everything is cleaned up and reported, and Python may wait for threads."""
     os._exit(INTERRUPTED_CODE)
 
 

@@ -30,16 +30,17 @@ from typing import Any
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.process import (
     NO_ROOM,
-    alone_in,
-    claimed,
+    claim_folder,
+    folder_lock,
     interrupted_before,
-    left_behind,
-    removed,
+    lock_of_killed,
+    remove_claimed,
 )
 from mlprogram.errors import ProgramError
 from mlprogram.files import MAX_TEXT_BYTES, read_json
 
-Reason = Callable[[Path], str | None]  # why a folder or file is not one of ours, or None
+# returns why a folder or file is not this project's, or None
+Reason = Callable[[Path], str | None]
 PROBE_BYTES = 1 << 16
 PREFIX = ".staged-"  # of folders that core.staging writes in
 PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
@@ -48,7 +49,7 @@ NOT_COUNTED = (".DS_Store",)  # the Finder's
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A file, not a folder: `reason` says why an old one is not the command's own."""
+    """A target that is a file: `reason` says why an old one is not the command's own."""
 
     reason: Reason
 
@@ -57,7 +58,7 @@ Ours = Reason | OwnFile
 
 
 def json_of(*keys: str) -> OwnFile:
-    """Our own is a JSON object with these keys."""
+    """Return the rule of a file of the project that is a JSON object with these keys."""
 
     def reason(path: Path) -> str | None:
         with suppress(ProgramError):
@@ -70,7 +71,7 @@ def json_of(*keys: str) -> OwnFile:
 
 
 def bytes_of(mark: bytes) -> OwnFile:
-    """Our own holds these bytes."""
+    """Return the rule of a file of the project that holds these bytes."""
     return OwnFile(
         lambda path: None if mark in path.read_bytes() else "it was not written by this command"
     )
@@ -82,8 +83,8 @@ def check_output(
     suffixes: Collection[str] = (),
     arguments: object = None,
 ) -> Path:
-    """The path that will be written, of a name that the user typed: `target`, or what it is a link
-    to. `arguments`: all that was typed.
+    """Return the path that will be written for a name that the user typed: `target`, or what it is
+    a link to. `arguments`: all options of the command.
 
     Raises InputError: see the module, and `part_of_a_whole`.
     """
@@ -138,8 +139,10 @@ def part_of_a_whole(
 
 
 def check_implied(target: Path, ours: Ours | None = None) -> Path:
-    """`target`, a name that the user did not type. Raises InputError for a link too."""
-    with cannot_write(target), alone_in(target.parent):
+    """Return `target`, a name that the user did not type, where it can be written. Raises
+    InputError for a link too.
+    """
+    with cannot_write(target), folder_lock(target.parent):
         real = Path(os.path.realpath(target))  # raises for what can be no name
         _require_free(target, ours)
         folder = next(parent for parent in real.parents if os.path.lexists(parent))
@@ -194,8 +197,8 @@ def strangers(folder: Path, expected: Collection[str]) -> str | None:
 
 @contextmanager
 def cannot_write(target: Path) -> Iterator[None]:
-    """An OSError of writing there (no room, no rights, too long a name, a null byte) becomes an
-    InputError.
+    """Turn an OSError of writing `target` (no room, no rights, too long a name, a null byte) into
+    an InputError.
     """
     try:
         yield
@@ -216,8 +219,8 @@ def staged(target: Path, ours: Ours | None = None) -> Iterator[Path]:
     """Give a path to write to; on success it replaces `target`, on any error it is removed and
     `target` is untouched.
 
-    `ours`: says why a folder that is already there is not one of ours (None: it is, and may be
-    replaced), or is an OwnFile. Without it `target` is a file, of which any may be replaced.
+    `ours`: a function that returns why an old folder may not be replaced, or None; or an OwnFile.
+    Without it `target` is a file, of which any may be replaced.
     """
     with staged_together((target, ours)) as (aside,):
         yield aside
@@ -225,8 +228,8 @@ def staged(target: Path, ours: Ours | None = None) -> Iterator[Path]:
 
 @contextmanager
 def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, ...]]:
-    """Do what `staged` does for several in one folder, the last one named last: all replaced, or
-    none.
+    """Do what `staged` does for several targets in one folder: all are replaced, or none. The last
+    one gets its name last.
     """
     places = tuple(check_implied(target, ours) for target, ours in targets)
     parent = places[0].parent
@@ -235,13 +238,13 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     with cannot_write(places[0]):
         parent.mkdir(parents=True, exist_ok=True)
         recover(parent)
-        folder, release = claimed(parent, PREFIX)
+        folder, release = claim_folder(parent, PREFIX)
     try:
         (folder / NEW).mkdir()
         yield tuple(folder / NEW / place.name for place in places)
         interrupted_before()
         _rights_by_umask(folder / NEW)
-        with alone_in(parent):
+        with folder_lock(parent):
             _recover(parent)
             for place, ours in targets:
                 _require_free(place, ours)  # another process may have put something there
@@ -256,7 +259,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     finally:
         # interrupted once more while names were given: the next command does that
         if not (folder / OLD).exists():
-            removed(folder)
+            remove_claimed(folder)
         release()
         with suppress(OSError):  # the first that holds something stays, and those around it
             for above in missing:
@@ -264,15 +267,15 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder of ours: gone from its name at once, so that a killed process never leaves
-    half of it there.
+    """Remove a folder of the project. It loses its name at once, so that a killed process never
+    leaves half of it there.
     """
-    place, release = claimed(folder.parent, PREFIX)
+    place, release = claim_folder(folder.parent, PREFIX)
     try:
-        with alone_in(folder.parent):
+        with folder_lock(folder.parent):
             folder.rename(place / NEW)
     finally:
-        removed(place)
+        remove_claimed(place)
         release()
 
 
@@ -306,8 +309,8 @@ def _give_names(folder: Path, places: tuple[Path, ...]) -> None:
 
 
 def _settle(folder: Path) -> list[str]:
-    """Move all of ready/, or else of old/, to its place; the names. Raises InputError, and moves
-    nothing, where something stands there, and for links, which no run of ours leaves.
+    """Move all of ready/, or else of old/, to its place, and return the names. Raises InputError,
+    and moves nothing, where something stands there, and for links, which no run leaves.
     """
     source = next((folder / part for part in (READY, OLD) if os.path.lexists(folder / part)), None)
     if source is None:
@@ -326,34 +329,33 @@ def _settle(folder: Path) -> list[str]:
 
 
 def there(path: Path) -> bool:
-    """Whether a file stands there, once what killed processes left beside it is in its place: a
-    reader sees what a writer would.
+    """Return whether a file stands there, after what killed processes left beside it was put in its
+    place: a reader sees what a writer would.
     """
     recover(path.parent)
     return path.is_file()
 
 
 def recover(parent: Path) -> None:
-    """Clear what killed processes left in `parent`: old or new things get their names, half-written
-    ones go; a line on stderr for each.
-
-    What no run of ours left there is not touched.
+    """Finish or undo what killed processes left in `parent`: finished things get their names,
+    half-written ones are removed, with a line on stderr for each. What no run of this project left
+    there is not touched.
     """
     if any(parent.glob(f"{PREFIX}*")):
-        with alone_in(parent):
+        with folder_lock(parent):
             _recover(parent)
 
 
 def _recover(parent: Path) -> None:
     for folder in sorted(parent.glob(f"{PREFIX}*")):
         with suppress(OSError, ValueError):  # gone meanwhile, or not ours to touch
-            lock = left_behind(folder)
+            lock = lock_of_killed(folder)
             if lock is None:
                 continue  # its owner lives
             try:
                 # only a lock: a living one that has not locked it yet, and takes another folder
                 begun, names = len(list(folder.iterdir())) > 1, _settle(folder)
-                removed(folder)
+                remove_claimed(folder)
                 done = f"{', '.join(names)} put in place" if names else "half-written files removed"
                 if begun:
                     print(f"{parent}: an earlier run was killed: {done}", file=sys.stderr)
@@ -380,5 +382,5 @@ def write_json(path: Path, data: Any, ours: OwnFile | None = None) -> None:
 
 
 def json_text(data: Any) -> str:
-    """JSON as every file holds it: sorted and indented."""
+    """Return data as JSON the way every file holds it: sorted and indented."""
     return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

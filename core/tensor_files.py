@@ -26,7 +26,8 @@ def _reading(file: "Path | IO[bytes]", kind: str, again: str = "") -> Iterator[N
     """
     # A pipe would be waited for without end.
     if isinstance(file, Path) and not file.is_file():
-        raise InputError(f"{file} {'is not a file' if file.exists() else 'does not exist'}")
+        state = "is not a file" if file.exists() else "does not exist"
+        raise InputError(f"{file} {state}{again}")
     try:
         yield
     except MemoryError:

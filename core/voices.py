@@ -30,8 +30,8 @@ BIN_BYTES = 4 * math.prod(VOICE_SHAPE)  # raw float32, little-endian
 
 
 def parse_blend(text: str) -> tuple[tuple[str, float], ...]:
-    """'af_heart:0.7,am_adam:0.3' -> names and weights that sum to 1; without weights all count the
-    same.
+    """Return names and weights that sum to 1 of 'af_heart:0.7,am_adam:0.3'; without weights all
+    count the same.
 
     Raises InputError for an empty part, a name given twice, and a weight that is not a positive
     number.
@@ -80,8 +80,8 @@ class VoiceLibrary:
         )
 
     def chosen(self, text: str | None) -> tuple[str, np.ndarray]:
-        """A voice or a blend as it was asked for, else upstream's default, or the first where the
-        folder lacks that; with its style pack. InputError where the folder holds none.
+        """Return the name and the style pack of a voice or blend; by default upstream's voice, or
+        the first where the folder lacks that. Raises InputError where the folder holds none.
         """
         if not self.names:
             raise InputError(f"{self.folder} holds no voice")

@@ -23,7 +23,7 @@ import numpy as np
 
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.process import LOCK, locked
+from kokoro_ane.core.process import LOCK, try_lock
 from kokoro_ane.core.staging import check_implied, discard, json_text, strangers
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.pipeline.synthesis import Speech
@@ -140,7 +140,7 @@ def _lock_of(folder: Path) -> int:
         # the owner removes the folder when its output is complete, perhaps between two lines here
         with suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)
-            lock = locked(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+            lock = try_lock(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             if lock is not None:
                 return lock
         if not reported:

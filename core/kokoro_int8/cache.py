@@ -25,7 +25,7 @@ from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.hub import released
 from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
-from kokoro_ane.core.process import alone_in, scratch
+from kokoro_ane.core.process import folder_lock, scratch
 from kokoro_ane.core.staging import recover, staged
 from kokoro_ane.core.voices import SUFFIXES, read_pack
 
@@ -103,7 +103,7 @@ def writing(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with alone_in(folder.parent):
+        with folder_lock(folder.parent):
             for parent in (folder, folder / "voices"):
                 recover(parent)
             yield

@@ -135,7 +135,7 @@ def _weights_of(node: "NodeProto", stored: State) -> State:
 
 
 def _named(stored: State) -> State:
-    """What the graph stores in float32 under the module's own name."""
+    """Return the tensors that the graph stores in float32 under the module's own name."""
     return {
         upstream_name(name): array
         for name, array in stored.items()

@@ -175,7 +175,7 @@ def killed_at(step, parent, monkeypatch):
         for name in ("rename", "replace", "touch"):
             patch.setattr(staging.Path, name, dying(getattr(Path, name)))
         patch.setattr(staging.shutil, "rmtree", dying(shutil.rmtree))
-        patch.setattr(staging, "removed", lambda _: None)
+        patch.setattr(staging, "remove_claimed", lambda _: None)
         try:
             with staged_together((parent / "p", of_ours), (parent / "p.json", None)) as (
                 package,

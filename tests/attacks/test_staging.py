@@ -42,7 +42,7 @@ class TestStaging:
             our_folder(left / name / "p", name)
         (left / "owner.lock").touch()
         with monkeypatch.context() as patch:
-            patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
+            patch.setattr(staging, "remove_claimed", lambda folder: shutil.rmtree(folder / "new"))
             recover(tmp_path)
         recover(tmp_path)
         assert (tmp_path / "p" / "data").read_text() == "old"
@@ -79,7 +79,7 @@ class TestStaging:
         """The folder of a process that had not locked it yet was taken for a leftover; the process
         went on in a folder that was gone.
         """
-        real, gone = temporary.locked, []
+        real, gone = temporary.try_lock, []
 
         def late(path, flags=os.O_RDWR):
             if not gone and flags & os.O_CREAT:
@@ -89,11 +89,11 @@ class TestStaging:
                 gone.append(path)
             return real(path, flags)
 
-        temporary.locked = late
+        temporary.try_lock = late
         try:
             write_json(tmp_path / "x.json", [1])
         finally:
-            temporary.locked = real
+            temporary.try_lock = real
         assert gone
         assert parsed(tmp_path / "x.json") == [1]
         assert left_behind(tmp_path) == ["x.json"]
@@ -108,7 +108,7 @@ class TestStaging:
     def test_a_folder_is_discarded_at_one_stroke(self, tmp_path, monkeypatch):
         our_folder(tmp_path / "v")
         # killed before anything inside was removed
-        monkeypatch.setattr(staging, "removed", lambda _: None)
+        monkeypatch.setattr(staging, "remove_claimed", lambda _: None)
         discard(tmp_path / "v")
         assert not (tmp_path / "v").exists()
         monkeypatch.undo()
@@ -254,8 +254,8 @@ def mkdir(path, real=Path.mkdir, **how):
 if sys.argv[2] == "mkdir":
     Path.mkdir = mkdir
 elif sys.argv[2] == "locked":
-    real = resume.locked
-    resume.locked = lambda *how: real(*how) and killed()
+    real = resume.try_lock
+    resume.try_lock = lambda *how: real(*how) and killed()
 else:
     Path.write_text = killed
 with resume.resume_state(Path(sys.argv[1]), {"text": "x"}, resume=False):
