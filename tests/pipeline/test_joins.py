@@ -293,7 +293,8 @@ class TestPipe:
         assert parts == ["The first one.", " The second one?", " And the rést\n\n"]
         assert live[4:9] == "first"
 
-    def test_bytes_that_are_no_utf8_are_named(self):
+    def test_bytes_that_are_no_utf8_are_named(self, monkeypatch):
+        monkeypatch.setattr("kokoro_ane.pipeline.text.BLOCK_BYTES", 2)
         reading, writing = os.pipe()
         os.write(writing, b"abc \xff")
         os.close(writing)
