@@ -41,11 +41,9 @@ LENGTH = re.compile(r"(?:(\d+) \* )?([a-z_]+)(?: \+ (\d+))?")
 
 
 def parsed(dimension: str) -> tuple[int, str, int]:
-    """(120, "frames", 1) of "120 * frames + 1"."""
+    """(120, "frames", 1) of "120 * frames + 1"; other words are a length of their own."""
     match = LENGTH.fullmatch(dimension)
-    if match is None:
-        raise InputError(f"no input says how long {dimension!r} is")
-    return int(match[1] or 1), match[2], int(match[3] or 0)
+    return (int(match[1] or 1), match[2], int(match[3] or 0)) if match else (1, dimension, 0)
 
 
 def sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -59,7 +57,9 @@ def sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tuple[Any, 
             continue
         times, name, rest = parsed(str(dimension))
         if name not in lengths:
-            raise InputError(f"no input says how long {dimension!r} is")
+            raise InputError(
+                f"no input says how long {dimension!r} is; a tail on the host cannot be delegated"
+            )
         # symbols take a product by one or a sum with nothing for another length
         value = lengths[name] if times == 1 else times * lengths[name]
         values.append(value + rest if rest else value)
@@ -124,13 +124,8 @@ def signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
         program = Program(manifest.package_path, function=inside)
         method = manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name
         signature = Signature(method, program, inputs, outputs)
-        try:
-            for spec in outputs.values():
-                sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
-        except InputError as problem:
-            raise InputError(
-                f"{manifest.path}: of an output, {problem}; a tail on the host cannot be delegated"
-            ) from None
+        for spec in outputs.values():
+            sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
         yield inside, signature
 
 

@@ -116,6 +116,7 @@ class Converters:
         # outputs are filled up to whole groups; what is computed of the rest is not stored
         groups = -(-out // rows)
         padded = F.pad(values, (0, 0, 0, 0, 0, groups * rows - out))
+        # [groups, inner, taps, rows]
         packed = padded.view(groups, rows, inner, taps).permute(0, 2, 3, 1)
         steps = importer.shape_of(x)[3] + (2 * padding - (taps - 1) * dilation)
         kernel = kernels.convolution(inner, out, taps, dilation, padding, self.tile)
@@ -137,6 +138,7 @@ class Converters:
         values = self.weights[weight.name][:, :, 0]  # [inner, out, taps]
         (inner, out, taps), by, trim = values.shape, stride[1], padding[1]
         wide = -(-taps // by)
+        # every phase is a convolution of `wide` taps over the same input: [inner, out, wide, by]
         phases = F.pad(values, (0, wide * by - taps)).view(inner, out, wide, by).flip(2)
         phases = phases.permute(1, 3, 0, 2).reshape(out * by, inner, wide)
         source = importer.env[x]
@@ -165,7 +167,8 @@ class Converters:
         """Not below a number. TVM's importer makes the missing upper limit infinite, which no
         integer is.
         """
-        x, low = importer.env[node.args[0]], node.args[1]
+        value, low = node.args
+        x = importer.env[value]
         return importer.block_builder.emit(relax.op.maximum(x, relax.const(low, x.ty.dtype)))
 
     def linear(self, node: Any, importer: Any) -> Any:
@@ -184,6 +187,7 @@ class Converters:
         """x [..., inner] times weight [out, inner]: a convolution with one tap over the rows."""
         (out, inner), shape = weight.shape, list(importer.shape_of(x))
         rows = shape[-2] if len(shape) > 1 else 1
+        # [1, inner, 1, rows]
         columns = relax.op.permute_dims(relax.op.reshape(x, [rows, inner]))
         columns = importer.block_builder.emit(relax.op.reshape(columns, [1, inner, 1, rows]))
         y = self.convolved(importer, columns, weight[:, :, None], bias)

@@ -7,7 +7,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -22,15 +21,15 @@ from kokoro_ane.encoder.functions import DurationFunction, Encoder
 from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, ScanLSTM, without_lstm
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.delegate import DelegateOptions, compare, file_for, main, manifests_of
+from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures, sizes, solved
 from kokoro_ane.runtimes.executorch.delegate_file import write as write_delegates
 from kokoro_ane.runtimes.executorch.plain_graph import CenteredNorm, PartedConv, plain
-from kokoro_ane.runtimes.executorch.pte_file import PteProgram, write
 from kokoro_ane.runtimes.portable import PortableFunction, by_name
 from mlprogram import Program
 from tests.builds import uninstall
 from tests.commands import refused
-from tests.runtimes.test_portable import needs
+from tests.runtimes.test_portable import compare_at_any_length, needs
 
 needs_executorch = needs("executorch")
 
@@ -54,28 +53,24 @@ class TestLayers:
 
     def test_every_lstm_and_gelu_of_the_encoder_is_replaced(self, tiny_checkpoint):
         function = DurationFunction(Encoder.of(tiny_checkpoint)).eval()
-        ids, style = (
-            torch.arange(1, 12, dtype=torch.int32)[None],
-            torch.randn(1, tiny_checkpoint.config.style_dim),
-        )
+        ids = torch.arange(1, 12, dtype=torch.int32)[None]
+        inputs = ids, torch.randn(1, tiny_checkpoint.config.style_dim), torch.ones(1)
         copied = plain(function)
         assert not any(
             isinstance(module, PrefixLSTM) or type(module) is Layer for module in copied.modules()
         )
         with torch.no_grad():
-            for ours, theirs in zip(
-                copied(ids, style, torch.ones(1)), function(ids, style, torch.ones(1)), strict=True
-            ):
-                assert snr_db(theirs.numpy(), ours.numpy()) > 100
+            for written_out, stock in zip(copied(*inputs), function(*inputs), strict=True):
+                assert snr_db(stock.numpy(), written_out.numpy()) > 100
 
     def test_the_centered_norm_is_adain_and_finite_where_nothing_varies(self):
         torch.manual_seed(0)
         norm, style = AdaIN1d(4, 3).eval(), torch.randn(1, 4, 1, 1)
         speech, constant = torch.randn(1, 3, 1, 50), torch.full((1, 3, 1, 50), 217.3)
         with torch.no_grad():
-            wanted = norm(speech, style, None)
+            expected = norm(speech, style, None)
             norm.__class__ = CenteredNorm
-            assert torch.allclose(norm(speech, style, None), wanted, atol=1e-5)
+            assert torch.allclose(norm(speech, style, None), expected, atol=1e-5)
             assert torch.isfinite(norm(constant, style, None)).all()
 
     @pytest.mark.parametrize("channels", [1, 3, 7, 8])
@@ -100,35 +95,18 @@ class TestLayers:
         assert [float(value) for value in function.module(*function.example)] == [3.0, -1.0]
 
     @needs_executorch
-    def test_a_norm_of_ours_lowers_and_runs_at_any_length(self, tmp_path):
+    def test_a_written_out_norm_runs_at_any_length(self, tmp_path):
         class Block(torch.nn.Module):
             def __init__(self):
                 super().__init__()
-                self.norm = AdaIN1d(4, 3)
+                self.norm, self.style = AdaIN1d(4, 5), torch.nn.Parameter(torch.randn(1, 4, 1, 1))
                 self.norm.__class__ = CenteredNorm
 
-            def forward(self, style, x):
-                return self.norm(x, style, None)
+            def forward(self, x):
+                return self.norm(x, self.style, None)
 
-        block, style = Block().eval(), torch.randn(1, 4, 1, 1)
-        function = PortableFunction(
-            block,
-            (style, torch.randn(1, 3, 1, 9)),
-            ("style", "x"),
-            ("y",),
-            {"x": {3: "steps"}},
-            {"steps": 70},
-        )
-        write(function, tmp_path / "x.pte")
-        program = PteProgram(tmp_path / "x.pte", function.inputs, function.outputs)
-        for steps in (3, 9, 70):
-            x = torch.randn(1, 3, 1, steps)
-            with torch.no_grad():
-                wanted = block(style, x).numpy()
-            assert snr_db(wanted, program({"style": style.numpy(), "x": x.numpy()})["y"]) > 100
-        assert np.isfinite(
-            program({"style": style.numpy(), "x": np.full((1, 3, 1, 70), 217.3, np.float32)})["y"]
-        ).all()
+        block = Block().eval().requires_grad_(False)
+        compare_at_any_length(pte_file, block, tmp_path, (3, 9, 70), limit_db=100)
 
 
 NAMES = ("KokoroEncoder-tiny-fp16", "KokoroVocoder-tiny-padded-fp16")

@@ -2,6 +2,7 @@
 the process; refusals in one line.
 """
 
+import copy
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.manifest import Manifest
@@ -22,6 +24,7 @@ from kokoro_ane.pipeline.synthesis import STEPS, Chain, begin
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.coreml import units_for
+from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import (
     RUNTIMES,
     check_runtime,
@@ -85,6 +88,31 @@ def needs(package):
     return pytest.mark.skipif(not find_spec(package), reason=f"{package} is not installed")
 
 
+def compare_at_any_length(library, module, folder, lengths, limit_db):
+    """A module of x [1, 5, 1, S], written and opened, against PyTorch in float64. A constant input
+    has finite results.
+    """
+    function = PortableFunction(
+        module,
+        (torch.randn(1, 5, 1, 60),),
+        ("x",),
+        ("y",),
+        {"x": {3: "steps"}},
+        {"steps": lengths[-1]},
+    )
+    path = folder / f"x{library.SUFFIX}"
+    library.write(function, path)
+    program = library.open_file(path, ("x",), ("y",))
+    exact = copy.deepcopy(module).double()
+    for steps in lengths:
+        x = torch.randn(1, 5, 1, steps) * 3
+        reference, y = exact(x.double()).numpy(), program({"x": x.numpy()})["y"]
+        assert y.shape == reference.shape
+        assert snr_db(reference, y) > limit_db
+    constant = np.full((1, 5, 1, lengths[-1]), 217.3, np.float32)
+    assert np.isfinite(program({"x": constant})["y"]).all()
+
+
 # Runtime, the library that it needs, the target of another version's file.
 LIBRARIES = {
     "onnx": ("onnxruntime", "ONNX opset 99"),
@@ -136,8 +164,8 @@ def test_a_runtime_that_is_not_installed_names_its_command(
 @pytest.mark.parametrize("runtime", FILES)
 def test_a_file_of_another_make_is_refused(runtime, tiny_checkpoint, tmp_path_factory, tmp_path):
     build = files_of(runtime, tiny_checkpoint, tmp_path_factory)
-    copy = Path(shutil.copytree(build, tmp_path / "build"))
-    (path,) = copy.glob("KokoroVocoder-*.json")
+    copied = Path(shutil.copytree(build, tmp_path / "build"))
+    (path,) = copied.glob("KokoroVocoder-*.json")
     whole, command = parsed(path), f"run `kokoro-ane build vocoder --runtime {runtime}"
     target, checkpoint = LIBRARIES[runtime][1], whole["checkpoint"] | {"sha256": "0" * 64}
     changes = {
@@ -147,7 +175,7 @@ def test_a_file_of_another_make_is_refused(runtime, tiny_checkpoint, tmp_path_fa
     }
     for message, change in changes.items():
         path.write_text(json.dumps(whole | change))
-        refused(message, open_runtime, runtime, Request(tiny_checkpoint, copy))
+        refused(message, open_runtime, runtime, Request(tiny_checkpoint, copied))
     message = f"json does not exist: run `kokoro-ane build encoder --runtime {runtime}"
     refused(message, open_runtime, runtime, Request(tiny_checkpoint, tmp_path / "nothing"))
 
@@ -155,6 +183,11 @@ def test_a_file_of_another_make_is_refused(runtime, tiny_checkpoint, tmp_path_fa
 def flags(folder, build, out):
     place = f"--layout padded --checkpoint {folder} --build {build} -o {out}"
     return ["abt de, fɡh.", "--phonemes", *place.split()]
+
+
+def samples_of(folder, build, out, *more):
+    assert main([*flags(folder, build, out), *more]) == 0
+    return soundfile.read(out)[0]
 
 
 def without_torch(folder, build, out, *more):
@@ -178,10 +211,8 @@ def test_speaks_without_pytorch_and_is_the_default_there(plain_voices, build, tm
     done = without_torch(plain_voices, build, tmp_path / "a.wav")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["runtime"] == "onnx"
-    assert main([*flags(plain_voices, build, tmp_path / "b.wav"), "--runtime", "onnx"]) == 0
-    assert np.array_equal(
-        soundfile.read(tmp_path / "a.wav")[0], soundfile.read(tmp_path / "b.wav")[0]
-    )
+    samples = samples_of(plain_voices, build, tmp_path / "b.wav", "--runtime", "onnx")
+    assert np.array_equal(soundfile.read(tmp_path / "a.wav")[0], samples)
 
 
 @pytest.mark.parametrize("runtime", ["torch", "mlprogram"])
@@ -223,15 +254,6 @@ def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint, tmp_path, 
     assert not list(tmp_path.glob("Kokoro*"))
 
 
-FLAGS = ["abt de, fɡh.", *"--phonemes --seed 3".split()]
-
-
-def said(tiny_checkpoint, tiny_build, out, *more):
-    places = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build} -o {out}"
-    assert main([*FLAGS, *places.split(), *more]) == 0
-    return soundfile.read(out)[0]
-
-
 class TestPackages:
     @pytest.mark.parametrize(("method", "limit_db"), [("fp32", 30.0), ("fp16", 25.0)])
     def test_executed_packages_say_what_pytorch_says(
@@ -240,11 +262,12 @@ class TestPackages:
         """The whole chain, each run on its own F0. 16 bit output and the phases of silent bins
         bound the SNR: docs/speaking.md.
         """
-        reference = said(tiny_checkpoint, tiny_build, tmp_path / "a.wav", "--runtime", "torch")
-        flags = f"--runtime mlprogram --method {method}".split()
-        found = said(tiny_checkpoint, tiny_build, tmp_path / "b.wav", *flags)
-        assert len(found) == len(reference)
-        assert snr_db(reference, found) >= limit_db
+        runs = ("--runtime", "torch"), ("--runtime", "mlprogram", "--method", method)
+        reference, executed = (
+            samples_of(tiny_checkpoint.folder, tiny_build, tmp_path / "a.wav", *run) for run in runs
+        )
+        assert len(executed) == len(reference)
+        assert snr_db(reference, executed) >= limit_db
 
     @pytest.mark.parametrize(("method", "limit_db"), [("fp32", 100.0), ("fp16", 45.0)])
     def test_on_the_same_features(self, tiny_checkpoint, tiny_build, method, limit_db):
@@ -268,12 +291,12 @@ class TestPackages:
         self, tiny_checkpoint, tiny_build, tmp_path, capsys
     ):
         """What `make vocoder` leaves is enough to hear it."""
-        copy = Path(shutil.copytree(tiny_build, tmp_path / "build"))
-        for path in copy.glob("KokoroEncoder-*"):
+        copied = Path(shutil.copytree(tiny_build, tmp_path / "build"))
+        for path in copied.glob("KokoroEncoder-*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         alone, whole = (
-            said(tiny_checkpoint, copy, tmp_path / "a.wav"),
-            said(tiny_checkpoint, tiny_build, tmp_path / "b.wav"),
+            samples_of(tiny_checkpoint.folder, build, tmp_path / "a.wav")
+            for build in (copied, tiny_build)
         )
         assert "durations and prosody come from PyTorch" in capsys.readouterr().err
         assert len(alone) == len(whole)

@@ -2,17 +2,15 @@
 several lengths. The latter needs apache-tvm (300 MB unpacked): `pip install "kokoro-ane[tvm]"`.
 """
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.layers import NORM_EPSILON, Conv
 from kokoro_ane.encoder.lstm import PrefixLSTM, with_operators
-from kokoro_ane.runtimes.portable import PortableFunction
-from kokoro_ane.runtimes.tvm.library import TvmProgram, processor, write
-from tests.runtimes.test_portable import needs
+from kokoro_ane.runtimes.tvm import library
+from kokoro_ane.runtimes.tvm.library import processor
+from tests.runtimes.test_portable import compare_at_any_length, needs
 
 V3 = "avx2 bmi2 fma f16c movbe"
 
@@ -91,15 +89,4 @@ MODULES = {
 def test_a_module_computes_what_pytorch_computes_at_any_length(name, tmp_path):
     torch.manual_seed(0)
     module = MODULES[name]().eval().requires_grad_(False)
-    function = PortableFunction(
-        module, (torch.randn(1, 5, 1, 60),), ("x",), ("y",), {"x": {3: "steps"}}, {"steps": 500}
-    )
-    write(function, tmp_path / "x.so")
-    program = TvmProgram(tmp_path / "x.so", ("x",), ("y",))
-    for steps in (12, 60, 111, 500):
-        x = torch.randn(1, 5, 1, steps) * 3
-        y = program({"x": x.numpy()})["y"]
-        assert y.shape == module(x).shape
-        assert snr_db(module.double()(x.double()).numpy(), y) > 110
-        module.float()
-    assert np.isfinite(program({"x": np.full((1, 5, 1, 111), 217.3, np.float32)})["y"]).all()
+    compare_at_any_length(library, module, tmp_path, (12, 60, 111, 500), limit_db=110)
