@@ -57,7 +57,7 @@ from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES, StreamingStage
-from kokoro_ane.vocoder.vocoder_stage import VocoderStage
+from kokoro_ane.vocoder.vocoder_stage import VocoderStage, snr_check
 from mlprogram import Program
 
 # balanced channels change nothing but the rounding of fp32
@@ -282,13 +282,13 @@ class CompressedStage:
         assert not isinstance(plain, EncoderStage)
         figures = preparation_figures(self.level, plain.vocoder, inside.speech)
         rendered = inside.rendered(programs)
-        limit = ROUNDED_MODULE_DB if self.level.ranges else MODULE_DB
-        value = snr_db(rendered_in_torch(inside), rendered)
-        figures.append(Check("SNR against the level in PyTorch", value, limit, True, "dB"))
+        limit_db = ROUNDED_MODULE_DB if self.level.ranges else MODULE_DB
+        name = "SNR against the level in PyTorch"
+        figures.append(snr_check(name, rendered_in_torch(inside), rendered, limit_db))
         frames = inside.speech.frames
         name = f"SNR against {method.parent} in PyTorch, {frames} frames of a tuning voice"
-        value = snr_db(rendered_in_torch(plain), rendered)
-        return [*figures, Check(name, value, method.check_snr_db, True, "dB")]
+        limit_db = method.check_snr_db
+        return [*figures, snr_check(name, rendered_in_torch(plain), rendered, limit_db)]
 
     def contract(self, part: Part) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
@@ -317,12 +317,11 @@ def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> 
     if level.caps:
         steps["a scale that varies over time too"] = (level, RIPPLE_DB)
     return [
-        Check(
+        snr_check(
             f"SNR of the vocoder with {name} against the checkpoint's, PyTorch fp32",
-            snr_db(reference, render_reference(step.prepared(plain), speech)),
+            reference,
+            render_reference(step.prepared(plain), speech),
             limit_db,
-            True,
-            "dB",
         )
         for name, (step, limit_db) in steps.items()
     ]

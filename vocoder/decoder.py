@@ -181,17 +181,15 @@ class Generator(nn.Module):
         """x [B, C, 1, 2F], spectrum [B, 22, 1, 120F + 1], mask at rate 2F -> waveform [B, 1, 1,
         600F].
         """
-        x, mask = self.trunk(x, style, spectrum, mask)
-        x = self.conv_post(x.to(self.conv_post.weight.dtype))  # [B, 22, 1, 120F + 1]
-        return self.stft(x, mask)
+        masks = self.stage_masks(mask)
+        # [B, 22, 1, 120F + 1]
+        x = self.conv_post(self.trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))
+        return self.stft(x, masks[-1])
 
-    def trunk(
-        self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None
-    ) -> tuple[Tensor, Mask | None]:
-        """What conv_post reads, [B, C, 1, 120F + 1], and its mask. The tail behind it may run on
-        the host (vocoder/layouts.py).
+    def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]) -> Tensor:
+        """What conv_post reads, [B, C, 1, 120F + 1]; `masks` are those of `stage_masks`. The tail
+        behind it may run on the host (vocoder/layouts.py).
         """
-        masks = self._stage_masks(mask)
         spectrum = masked(spectrum, masks[-1])
         for i, mask in enumerate(masks):
             x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [B, C / 2, 1, rate * S]
@@ -200,7 +198,7 @@ class Generator(nn.Module):
             source = self.noise_res[i](masked(self.noise_convs[i](spectrum), mask), style, mask)
             x = masked(x + source, mask)
             x = masked(self._averaged_blocks(i, x, style, mask), mask)
-        return F.leaky_relu(x, POST_SLOPE), masks[-1]
+        return F.leaky_relu(x, POST_SLOPE)
 
     def _averaged_blocks(self, stage: int, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """Mean of the stage's parallel residual blocks."""
@@ -212,7 +210,7 @@ class Generator(nn.Module):
             total = total + block(x, style, mask)
         return total * (1 / self.blocks_per_stage)
 
-    def _stage_masks(self, mask: Mask | None) -> list[Mask | None]:
+    def stage_masks(self, mask: Mask | None) -> list[Mask | None]:
         """The mask after each upsampling, the last one with the reflection pad's column."""
         if mask is None:
             return [None] * len(self.rates)
@@ -345,4 +343,5 @@ class PackedTrunk(PackedVocoder):
         """
         asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
         decoded = self.vocoder.decoded(asr, f0, energy, style, spectrum, Mask.of(mask))
-        return self.vocoder.generator.trunk(*decoded)[0]
+        generator = self.vocoder.generator
+        return generator.trunk(*decoded[:3], generator.stage_masks(decoded[3]))

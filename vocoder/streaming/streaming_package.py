@@ -123,20 +123,17 @@ class Lengths:
     window: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls, buckets: tuple[int, ...], measured: int = MEASURED, windows: tuple[int, ...] = SIZES
-    ) -> "Lengths":
-        """The decoder takes all buckets, `utterance` those up to `measured`. Raises InputError
-        where an utterance could be longer than these and fill no window.
+    def of(cls, buckets: tuple[int, ...]) -> "Lengths":
+        """The decoder takes all buckets, `utterance` those up to MEASURED, `window` SIZES. Raises
+        InputError where an utterance could be longer than these and fill no window.
         """
-        utterance = tuple(bucket for bucket in buckets if bucket <= measured)
-        if not utterance or utterance[-1] < windows[0]:
-            message = (
-                f"the streaming layout needs one from {windows[0]}, its shortest window, to"
-                f" {measured}"
+        utterance = tuple(bucket for bucket in buckets if bucket <= MEASURED)
+        if not utterance or utterance[-1] < SIZES[0]:
+            raise InputError(
+                f"buckets {','.join(map(str, buckets))}: the streaming layout needs one from"
+                f" {SIZES[0]}, its shortest window, to {MEASURED}"
             )
-            raise InputError(f"buckets {','.join(map(str, buckets))}: {message}")
-        return cls(buckets, utterance, windows)
+        return cls(buckets, utterance, SIZES)
 
     @classmethod
     def up_to(cls, decoder: int, utterance: int, windows: tuple[int, ...]) -> "Lengths":
