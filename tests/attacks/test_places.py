@@ -207,8 +207,11 @@ def test_temporary_folders_of_others_are_left_alone(tmp_path, monkeypatch):
     none still runs.
     """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "owner.lock").write_text("years of work")
+    # what an empty lock belongs to may be removed, but not through a link; a lock is empty
+    for name, lock in (("work", ""), (f"{SCRATCH}mine", "not a lock")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "owner.lock").write_text(lock)
+        (tmp_path / name / "thesis.tex").write_text("years of work")
     (tmp_path / f"{SCRATCH}link").symlink_to(tmp_path / "work")
     inner = []
 
@@ -223,6 +226,7 @@ def test_temporary_folders_of_others_are_left_alone(tmp_path, monkeypatch):
 
     assert run_cli(main, None) == 0
     assert inner[0] != inner[1]
-    assert (tmp_path / "work" / "owner.lock").read_text() == "years of work"
+    for name in ("work", f"{SCRATCH}mine"):
+        assert (tmp_path / name / "thesis.tex").read_text() == "years of work"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
     assert run_cli(lambda _: 0, None) == 0

@@ -2,6 +2,7 @@
 stays mended.
 """
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -15,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from kokoro_ane.core import process as temporary
 from kokoro_ane.core import staging
 from kokoro_ane.core.staging import (
     discard,
@@ -75,26 +75,21 @@ class TestStaging:
         assert 2 < killed < 12
         assert left_behind(tmp_path) == ["p"]
 
-    def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path):
+    def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path, monkeypatch):
         """The folder of a process that had not locked it yet was taken for a leftover; the process
         went on in a folder that was gone.
         """
-        real, gone = temporary.try_lock, []
+        real, raced = fcntl.flock, []
 
-        def late(path, flags=os.O_RDWR):
-            if not gone and flags & os.O_CREAT:
-                number = os.open(path, flags, 0o600)
-                os.close(number)
+        def late(number, how):
+            if not raced and how & fcntl.LOCK_NB:
+                raced.append(number)
                 recover(tmp_path)
-                gone.append(path)
-            return real(path, flags)
+            real(number, how)
 
-        temporary.try_lock = late
-        try:
-            write_json(tmp_path / "x.json", [1])
-        finally:
-            temporary.try_lock = real
-        assert gone
+        monkeypatch.setattr(fcntl, "flock", late)
+        write_json(tmp_path / "x.json", [1])
+        assert raced
         assert parsed(tmp_path / "x.json") == [1]
         assert left_behind(tmp_path) == ["x.json"]
 
