@@ -88,12 +88,12 @@ def test_each_gate_rejects_alone(name, gate):
 def test_few_clips_never_ship_and_what_is_certain_rejects():
     assert verdict(clips(FEWEST_CLIPS - 1)) == UNDECIDED
     assert verdict([]) == UNDECIDED
-    assert verdict([PERFECT | {"pesq": 1.0 + 0.1 * i} for i in range(3)]) == REJECT  # the mean
+    assert verdict([PERFECT | {"f0_rmse_cents": 50.0 + i} for i in range(3)]) == REJECT  # the mean
     assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
     assert verdict(clips(1, level_db=-3.0)) == REJECT
     assert verdict(clips(2, mcd_db=2.0)) == UNDECIDED  # two clips are no mean
-    # mean 0.6, but Student's interval is wide
-    near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]
+    # each clip is above 0.2, but Student's interval is wide
+    near = [PERFECT | {"mcd_increase_db": value} for value in (0.3, 0.35, 1.2)]
     assert verdict(near) == UNDECIDED
     silent = decision(clips(FEWEST_CLIPS - 1), defects=("heldout-03: is silent",))
     assert silent.verdict == REJECT

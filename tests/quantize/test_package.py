@@ -524,7 +524,7 @@ class TestQualityCommand:
         assert self.run(copied) == 0
         lines = capsys.readouterr().out.splitlines()
         assert json.loads(lines[-1])["verdict"] == "SHIP"
-        assert lines[0].startswith("SHIP  w8, clips: 48")
+        assert lines[0].startswith("SHIP  padded-w8, clips: 48")
         assert "the gates hold, but not releasable: " in lines[1]
         assert lines[2].startswith("tightest gate: ")
         assert next(line for line in lines if line.startswith("metric")).split()[-2:] == [
