@@ -12,16 +12,18 @@ import pytest
 import torch
 
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.layers import Conv, ConvTranspose, with_zero_taps
+from kokoro_ane.core.layers import Conv, ConvTranspose, Snake, with_zero_taps
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.level import Level
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.methods import IntegerWeights
+from kokoro_ane.quantize.methods import METHODS, IntegerWeights
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.onnx.integer_conv import INT8, IntegerConv
+from kokoro_ane.runtimes.onnx.onnx_levels import attach_to_eager
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -256,6 +258,23 @@ def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint):
         divisor = divisor.view(-1, 1, 1, 1) if layer.transposed else divisor.view(1, -1, 1, 1)
         weight = layer.weight.detach() * place.outer / divisor
         assert torch.allclose(eager.get_submodule(name).weight, weight, rtol=1e-5), name
+
+
+def test_a_levels_weights_stand_where_the_eager_network_has_folded_alpha(tiny_checkpoint):
+    torch.manual_seed(0)
+    vocoder = with_zero_taps(Vocoder.of(tiny_checkpoint))
+    for module in vocoder.modules():
+        if isinstance(module, Snake):
+            module.alpha.data = 0.2 + 3 * torch.rand_like(module.alpha)
+    eager, forms = EagerVocoder(vocoder), {}
+    for place in places(eager).values():
+        layer = vocoder.get_submodule(place.path)
+        weight = layer.weight.detach().numpy()
+        forms[place.path] = form_of(weight, IntegerWeights(), axis=int(layer.transposed))
+    folded = {name: eager.get_submodule(name).weight.detach().clone() for name in places(eager)}
+    attach_to_eager(eager, vocoder, Level(METHODS["w8"], forms, {}, {}, {}))
+    for name, weight in folded.items():
+        assert snr_db(weight, eager.get_submodule(name).weight.detach()) > 35, name
 
 
 def test_a_processor_that_saturates_is_refused(tmp_path, monkeypatch):
