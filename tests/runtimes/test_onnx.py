@@ -242,36 +242,26 @@ def test_onnx_runtime_computes_it_at_every_length(kind, tmp_path):
         assert snr_db(module(x).numpy(), program({"x": x.numpy()})["y"]) > 50
 
 
-def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint):
-    vocoder = Vocoder.of(tiny_checkpoint)
-    eager = EagerVocoder(vocoder)
-    convolutions = {
-        path
-        for path, layer in vocoder.named_modules()
-        if isinstance(layer, Conv | ConvTranspose) and path != "generator.conv_post"
-    }
-    known = places(eager)
-    assert {place.path for place in known.values()} == convolutions
-    for name, place in known.items():
-        layer = with_zero_taps(copy.deepcopy(vocoder.get_submodule(place.path)))
-        divisor = torch.ones(1) if place.alpha is None else place.alpha
-        divisor = divisor.view(-1, 1, 1, 1) if layer.transposed else divisor.view(1, -1, 1, 1)
-        weight = layer.weight.detach() * place.outer / divisor
-        assert torch.allclose(eager.get_submodule(name).weight, weight, rtol=1e-5), name
-
-
-def test_a_levels_weights_stand_where_the_eager_network_has_folded_alpha(tiny_checkpoint):
+def test_places_name_every_convolution_and_a_level_fits_what_they_fold(tiny_checkpoint):
     torch.manual_seed(0)
     vocoder = with_zero_taps(Vocoder.of(tiny_checkpoint))
     for module in vocoder.modules():
         if isinstance(module, Snake):
             module.alpha.data = 0.2 + 3 * torch.rand_like(module.alpha)
-    eager, forms = EagerVocoder(vocoder), {}
-    for place in places(eager).values():
+    eager, forms, folded = EagerVocoder(vocoder), {}, {}
+    for name, place in places(eager).items():
         layer = vocoder.get_submodule(place.path)
-        weight = layer.weight.detach().numpy()
-        forms[place.path] = form_of(weight, IntegerWeights(), axis=int(layer.transposed))
-    folded = {name: eager.get_submodule(name).weight.detach().clone() for name in places(eager)}
+        weight, axis = layer.weight.detach(), int(layer.transposed)
+        forms[place.path] = form_of(weight.numpy(), IntegerWeights(), axis=axis)
+        divisor = torch.ones(1) if place.alpha is None else place.alpha
+        divisor = divisor.view((-1, 1, 1, 1) if axis else (1, -1, 1, 1))
+        folded[name] = weight * place.outer / divisor
+        assert torch.allclose(eager.get_submodule(name).weight, folded[name], rtol=1e-5), name
+    assert set(forms) == {
+        path
+        for path, layer in vocoder.named_modules()
+        if isinstance(layer, Conv | ConvTranspose) and path != "generator.conv_post"
+    }
     attach_to_eager(eager, vocoder, Level(METHODS["w8"], forms, {}, {}, {}))
     for name, weight in folded.items():
         assert snr_db(weight, eager.get_submodule(name).weight.detach()) > 35, name
