@@ -247,14 +247,16 @@ class PortableVocoder(nn.Module):
 
     def __init__(self, network: nn.Module, hidden_dim: int) -> None:
         super().__init__()
-        self.network, self.sizes = network, PackedLayout(hidden_dim).sizes
+        # the weights in a file are called after this name: another one would change its bytes
+        self.eager = network
+        self.sizes = PackedLayout(hidden_dim).sizes
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
         """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1,
         600F].
         """
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
-        waveform: Tensor = self.network(asr, f0, energy, style, spectrum)
+        waveform: Tensor = self.eager(asr, f0, energy, style, spectrum)
         return waveform
 
 

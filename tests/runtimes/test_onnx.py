@@ -12,16 +12,18 @@ import pytest
 import torch
 
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.layers import Conv, ConvTranspose, with_zero_taps
+from kokoro_ane.core.layers import Conv, ConvTranspose, Snake, with_zero_taps
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.level import Level
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.methods import IntegerWeights
+from kokoro_ane.quantize.methods import METHODS, IntegerWeights
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.onnx.integer_conv import INT8, IntegerConv
+from kokoro_ane.runtimes.onnx.onnx_levels import attach_to_eager
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -240,22 +242,29 @@ def test_onnx_runtime_computes_it_at_every_length(kind, tmp_path):
         assert snr_db(module(x).numpy(), program({"x": x.numpy()})["y"]) > 50
 
 
-def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint):
-    vocoder = Vocoder.of(tiny_checkpoint)
-    eager = EagerVocoder(vocoder)
-    convolutions = {
+def test_places_name_every_convolution_and_a_level_fits_what_they_fold(tiny_checkpoint):
+    torch.manual_seed(0)
+    vocoder = with_zero_taps(Vocoder.of(tiny_checkpoint))
+    for module in vocoder.modules():
+        if isinstance(module, Snake):
+            module.alpha.data = 0.2 + 3 * torch.rand_like(module.alpha)
+    eager, forms, folded = EagerVocoder(vocoder), {}, {}
+    for name, place in places(eager).items():
+        layer = vocoder.get_submodule(place.path)
+        weight, axis = layer.weight.detach(), int(layer.transposed)
+        forms[place.path] = form_of(weight.numpy(), IntegerWeights(), axis=axis)
+        divisor = torch.ones(1) if place.alpha is None else place.alpha
+        divisor = divisor.view((-1, 1, 1, 1) if axis else (1, -1, 1, 1))
+        folded[name] = weight * place.outer / divisor
+        assert torch.allclose(eager.get_submodule(name).weight, folded[name], rtol=1e-5), name
+    assert set(forms) == {
         path
         for path, layer in vocoder.named_modules()
         if isinstance(layer, Conv | ConvTranspose) and path != "generator.conv_post"
     }
-    known = places(eager)
-    assert {place.path for place in known.values()} == convolutions
-    for name, place in known.items():
-        layer = with_zero_taps(copy.deepcopy(vocoder.get_submodule(place.path)))
-        divisor = torch.ones(1) if place.alpha is None else place.alpha
-        divisor = divisor.view(-1, 1, 1, 1) if layer.transposed else divisor.view(1, -1, 1, 1)
-        weight = layer.weight.detach() * place.outer / divisor
-        assert torch.allclose(eager.get_submodule(name).weight, weight, rtol=1e-5), name
+    attach_to_eager(eager, vocoder, Level(METHODS["w8"], forms, {}, {}, {}))
+    for name, weight in folded.items():
+        assert snr_db(weight, eager.get_submodule(name).weight.detach()) > 35, name
 
 
 def test_a_processor_that_saturates_is_refused(tmp_path, monkeypatch):
