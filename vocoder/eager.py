@@ -54,7 +54,8 @@ def folded(
     result is multiplied by `factor`. `bias` [out] replaces its own. The products are computed in
     float64 and rounded once.
     """
-    copied = with_zero_taps(copy.deepcopy(conv))
+    # The modules inside (envelope, taps) are shared: a package holds their constants once.
+    copied = with_zero_taps(copy.deepcopy(conv, {id(child): child for child in conv.children()}))
     weight = copied.weight.detach()  # [out, in, 1, k]; of a transposed one [in, out, 1, k]
     if isinstance(divisor, Tensor):
         divisor = divisor.double().view(1, -1, 1, 1)
