@@ -196,10 +196,13 @@ def normal(rng, *shape):
     return rng.normal(size=shape) / 2
 
 
-def lstm_step(row, u, h, c):
-    i, f, o, g = (row + h @ u.T).chunk(4, -1)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
+def lstm_step(activation):
+    def step(row, u, h, c):
+        i, f, o, g = (row + h @ u.T).chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * activation(c), c
+
+    return step
 
 
 def gru_step(row, u, h):
@@ -252,7 +255,11 @@ def recurrent(rng, direction, gates, step, **attrs):
 DRAWN = np.random.default_rng(0)
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 CASES |= {
-    "lstm": [recurrent(DRAWN, way, 4, lstm_step) for way in DIRECTIONS for _ in range(3)],
+    "lstm": [
+        recurrent(DRAWN, way, 4, lstm_step(run), activation=run.__name__)
+        for way in DIRECTIONS
+        for run in (torch.tanh, torch.relu)
+    ],
     "gru": [recurrent(DRAWN, way, 3, gru_step) for way in DIRECTIONS[:2] for _ in range(3)],
     "rnn": [
         recurrent(DRAWN, way, 1, rnn_step(run), activation=run.__name__)

@@ -7,7 +7,6 @@ import re
 from functools import cache, partial
 
 import pytest
-from bench.g2p_common_words import coarse, kind_of
 
 from bench.g2p_normalize import expected_tokens, spoken_tokens
 from kokoro_ane.g2p import G2P
@@ -177,7 +176,6 @@ FUNCTIONS = {
     "with_accent": with_accent,
     "heard": names.heard,
     "heard alike": names.alike,
-    "kind_of": lambda one, other: kind_of(coarse(one), coarse(other)),
     "segments": lambda text: "|".join(sentence for _, sentence in segments(text)),
     "word_groups": lambda limit, phonemes: "|".join(
         joined(group) for group in word_groups(words_of(phonemes), int(limit))
