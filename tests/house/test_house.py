@@ -27,21 +27,21 @@ TRACKED = [Path(name) for name in tracked() if (ROOT / name).is_file()]
 # and is imported by none.
 LEVELS = (
     {"mlprogram": 62.2},
-    {"core": 24.2},
-    {"g2p": 62.2, "encoder": 8.5, "vocoder": 25.2},
-    {"quantize": 27.2},
-    {"runtimes": 26.5},
-    {"pipeline": 45.8},
-    {"eval": 51.7},
-    {"kokoro_ane": 1.5},
+    {"core": 23},
+    {"g2p": 62.2, "encoder": 8.4, "vocoder": 23},
+    {"quantize": 27},
+    {"runtimes": 20.3},
+    {"pipeline": 40.9},
+    {"eval": 45.9},
+    {"kokoro_ane": 1.3},
     {"training": 22.1},
-    {"bench": 10},
+    {"bench": 8.2},
 )
 ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.items()}
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS, DOC_PAGES = 202_500, 18_000, 14
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 183_000, 18_000, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
