@@ -198,7 +198,7 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
     manifest = manifest_of(built, "w8")
     context = SimpleNamespace(
         checkpoint=built[0],
-        build=built[1],
+        options=SimpleNamespace(build=built[1]),
         store=SimpleNamespace(figures=lambda _, make: make()),
     )
     assert wrong_channels(quick("w8"), manifest, context) == ()
