@@ -198,10 +198,10 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
     manifest = manifest_of(built, "w8")
     context = SimpleNamespace(
         checkpoint=built[0],
-        build=built[1],
+        options=SimpleNamespace(build=built[1]),
         store=SimpleNamespace(figures=lambda _, make: make()),
     )
-    assert wrong_channels(quick("w8"), manifest, context) == ()
+    assert not wrong_channels(quick("w8"), manifest, context)
     file = LevelFile.of("w8", *built, "vocoder")
     path, form = next(iter(file.level.forms.items()))
     form.scale.view(-1)[:5].mul_(1.1)
