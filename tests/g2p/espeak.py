@@ -23,10 +23,11 @@ from training.languages import frequent_words, held_out
 SENTENCES = Path(__file__).parents[1] / "data" / "sentences"
 
 
-def compared(texts, found, wanted):
+def compared(texts, readings, references):
     """Percent of words that are equal, with stress and without; texts that differ go to stderr."""
     sides = [
-        [re.sub("[^\\w ˈˌː\u0303]", "", text).split() for text in side] for side in (found, wanted)
+        [re.sub("[^\\w ˈˌː\u0303]", "", text).split() for text in side]
+        for side in (readings, references)
     ]
     unlike = (
         f"{text}\n    {one}\n    {other}"

@@ -48,14 +48,14 @@ def real_lines():
                 "NOTICE",
             ):
                 files.add(Path(str(distribution.locate_file(file))))
-    found = {}
+    unique_lines = {}
     for path in sorted(files):
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            found.update(
+            unique_lines.update(
                 dict.fromkeys(line[:MAX_LINE] for line in text.splitlines() if line.strip())
             )
-    return tuple(found)
+    return tuple(unique_lines)
 
 
 @cache
@@ -106,13 +106,13 @@ def sentence(generator):
 
 def word(generator):
     """A word of the lists as it is, capitalised, in capitals, or one nobody knows."""
-    found = generator.choice(words())
+    entry = generator.choice(words())
     change = generator.randrange(8)
     if change == 7:
         return "".join(
             generator.choice(string.ascii_lowercase) for _ in range(generator.randint(1, 16))
         )
-    return (found, found, found, found, found.capitalize(), found.upper(), found.replace("e", "é"))[
+    return (entry, entry, entry, entry, entry.capitalize(), entry.upper(), entry.replace("e", "é"))[
         change
     ]
 
@@ -162,28 +162,28 @@ def problems(g2p, line):
     """What is wrong with the answer to `line`: foreign symbols, empty words, lost words, offsets,
     spaces, sentences that differ.
     """
-    result, found = g2p.phonemize(line), []
+    result, faults = g2p.phonemize(line), []
     if not KNOWN.issuperset(result.phonemes):
-        found.append(f"symbols {sorted(set(result.phonemes) - KNOWN)}")
+        faults.append(f"symbols {sorted(set(result.phonemes) - KNOWN)}")
     if any(not each.phonemes.strip() for each in result.words):
-        found.append("a word without phonemes")
+        faults.append("a word without phonemes")
     if any(line[each.start : each.end] != each.text or not each.text for each in result.words):
-        found.append("offsets")
+        faults.append("offsets")
     if [each.start for each in result.words] != sorted(each.start for each in result.words):
-        found.append("order")
+        faults.append("order")
     if joined(result.words) != result.phonemes or "  " in result.phonemes:
-        found.append("spaces")
+        faults.append("spaces")
     lost = lost_words(line, result)
     if lost:
-        found.append(f"lost {lost}")
+        faults.append(f"lost {lost}")
     parts = list(g2p.sentences(line))
     if any(not 0 < len(part.phonemes) <= MAX_PHONEMES for part in parts):
-        found.append("length of a sentence")
+        faults.append("length of a sentence")
     if "".join(part.phonemes for part in parts).replace(" ", "") != result.phonemes.replace(
         " ", ""
     ):
-        found.append("sentences differ from the whole")
-    return found
+        faults.append("sentences differ from the whole")
+    return faults
 
 
 def lost_words(line, result):

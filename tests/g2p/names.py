@@ -20,13 +20,13 @@ def heard(phonemes, weak_i):
     """`phonemes` as a listener sorts them; `weak_i`: what an unstressed ɪ counts as, ə or i."""
     for old, new in SAME.items():
         phonemes = phonemes.replace(old, new)
-    found, stressed = [], False
+    symbols, stressed = [], False
     for symbol in phonemes:
         if not stressed:
             symbol = "ə" if symbol in WEAK else weak_i if symbol == "ɪ" else symbol
         stressed = symbol == PRIMARY or (stressed and symbol not in VOWELS)
-        found.append(symbol)
-    text = "".join(found).replace("ɹɹ", "ɹ")
+        symbols.append(symbol)
+    text = "".join(symbols).replace("ɹɹ", "ɹ")
     for old, new in BEFORE_R.items():
         text = text.replace(old, new)
     return text
@@ -47,17 +47,17 @@ def read_words(name):
     """List name -> word -> accepted pronunciations, of one file. In names.tsv the first column
     names the list.
     """
-    found = {}
+    lists = {}
     for *head, word, accepted in rows(name):
-        found.setdefault(head[0] if name == "names" else name, {})[word] = accepted.split()
-    return found
+        lists.setdefault(head[0] if name == "names" else name, {})[word] = accepted.split()
+    return lists
 
 
 def wrong(read, accepted):
     """Words said otherwise than every accepted pronunciation, with what was said."""
-    said = {word: read(word) for word in accepted}
+    readings = {word: read(word) for word in accepted}
     return {
-        word: said[word]
+        word: readings[word]
         for word, forms in accepted.items()
-        if not any(alike(said[word], form) for form in forms)
+        if not any(alike(readings[word], form) for form in forms)
     }

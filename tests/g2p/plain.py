@@ -38,7 +38,7 @@ def read_lines(path=CASES):
         return [Line(*row) for row in rows if row[0] != "half"]
 
 
-def said(text):
+def reading_of(text):
     """The words of `text` with a slash between sentences; `…` where its last mark is lost."""
     sentences, is_lost = [], False
     for _, sentence in segments(text):
@@ -53,4 +53,4 @@ def said(text):
 
 def is_right(line):
     """Whether a line is read as one of its readings."""
-    return said(line.text) in line.readings.split(" | ")
+    return reading_of(line.text) in line.readings.split(" | ")

@@ -57,7 +57,7 @@ class Blorf:
         return [Guess("blˈɔɹf", 0.5) for _ in words]
 
 
-def found(word, dialect="us"):
+def entry_of(word, dialect="us"):
     entry = lexicon(dialect).find(word)
     return entry and f"{entry.phonemes} {entry.source}"
 
@@ -80,7 +80,7 @@ def plain(text, dialect="us"):
     return result.phonemes
 
 
-def kept(text):
+def words_and_drops(text):
     """Words at their places, and what was dropped, of text that looks like an override."""
     result = G2P(normalize, lexicon("us")).phonemize(text)
     assert all(text[word.start : word.end] == word.text for word in result.words)
@@ -89,10 +89,10 @@ def kept(text):
 
 def tokens(text):
     """Of each token what is said, the text at its place, its kind, and `_` for a space."""
-    found = normalize(text).tokens
+    token_list = normalize(text).tokens
     return " | ".join(
         f"{token.text}:{text[token.start : token.end]}:{token.kind}{'_' * token.space}"
-        for token in found
+        for token in token_list
     )
 
 
@@ -100,7 +100,7 @@ def counted(dropped):
     return ", ".join(f"{count} {name}" for name, count in sorted(dropped.items()))
 
 
-def said(language, text, kinds=("word", "letters", "punctuation")):
+def token_texts(language, text, kinds=("word", "letters", "punctuation")):
     tokens = LANGUAGES[language].normalize(text).tokens
     return " ".join(token.text for token in tokens if token.kind in kinds)
 
@@ -121,12 +121,12 @@ def choose(keys, word, sentence):
 
 
 def cut(alphabet, sounds):
-    found = alphabet.cut(sounds)
-    return found and " ".join(found)
+    pieces = alphabet.cut(sounds)
+    return pieces and " ".join(pieces)
 
 
-def related(one, other, known):
-    family = Relatives({one, other, *known.split()})
+def related(one, other, vocabulary):
+    family = Relatives({one, other, *vocabulary.split()})
     assert (other in family.of(one)) is (one in family.of(other))
     return other in family.of(one)
 
@@ -137,7 +137,7 @@ def unescaped(text):
 
 FUNCTIONS = {
     "alike": alike,
-    "parts": lambda word, known: " ".join(sorted(parts(word, set(known.split())))),
+    "parts": lambda word, vocabulary: " ".join(sorted(parts(word, set(vocabulary.split())))),
     "folded": folded,
     "fold": fold,
     "spell": lambda word: spell(word, lexicon("us").letter_names),
@@ -147,8 +147,8 @@ FUNCTIONS = {
     "restress": lambda phonemes, level: restress(
         phonemes, None if level == "None" else float(level)
     ),
-    "find": found,
-    "find in gb": lambda word: found(word, "gb"),
+    "find": entry_of,
+    "find in gb": lambda word: entry_of(word, "gb"),
     "read": read,
     "pronounceable": pronounceable,
     "speakable, readable": lambda word: f"{speakable(word)} {readable(word)}",
@@ -161,7 +161,7 @@ FUNCTIONS = {
     ),
     "stems": lambda word: " ".join(f"{stem}+{ending}" for ending, stem in stems(word)),
     "dropped": lambda text: counted(normalize(text).dropped),
-    "kept": kept,
+    "kept": words_and_drops,
     "plural": plural,
     "tokens": tokens,
     "normalize gb": lambda text: " ".join(
@@ -188,21 +188,21 @@ FUNCTIONS = {
 }
 for language in LANGUAGES:
     FUNCTIONS |= {
-        f"normalize {language}": partial(said, language),
-        f"letters {language}": partial(said, language, kinds=("letters",)),
+        f"normalize {language}": partial(token_texts, language),
+        f"letters {language}": partial(token_texts, language, kinds=("letters",)),
         f"say {language}": partial(say, language),
     }
 
 
-@pytest.mark.parametrize(("function", "given", "answer"), rows("functions"))
-def test_functions(function, given, answer):
-    text, wanted = unescaped(given), unescaped(answer)
+@pytest.mark.parametrize(("function", "arguments", "answer"), rows("functions"))
+def test_functions(function, arguments, answer):
+    text, expected = unescaped(arguments), unescaped(answer)
     if function == "normalize":
-        assert spoken_tokens(normalize(text)) == expected_tokens(wanted)
+        assert spoken_tokens(normalize(text)) == expected_tokens(expected)
     elif function in ("kept", "plain", "segments", "tokens"):
-        assert FUNCTIONS[function](text) == wanted
+        assert FUNCTIONS[function](text) == expected
     else:
-        assert (str(FUNCTIONS[function](*text.split("|"))) or "nothing") == wanted
+        assert (str(FUNCTIONS[function](*text.split("|"))) or "nothing") == expected
 
 
 def test_every_case_has_a_function_and_every_function_cases():

@@ -37,13 +37,13 @@ def small(rows, whitelist=""):
     return load("us", lines, sets, forms)
 
 
-def said(reader, text):
+def reading_of(reader, text):
     return " ".join(token.text for token in reader.normalize(text).tokens)
 
 
 @pytest.mark.parametrize(("written", "whitelist", "text", "spoken"), rows("small_grammars"))
 def test_small_grammars(written, whitelist, text, spoken):
-    assert said(small(written, whitelist), text) == spoken
+    assert reading_of(small(written, whitelist), text) == spoken
 
 
 def test_a_wrong_row_is_named():
@@ -88,8 +88,8 @@ def test_the_index_finds_every_row_that_matches():
             missed += [
                 (row.source, text, place)
                 for row in every.difference(whole.candidates(text, place))
-                if (found := row.pattern.match(text, place))
-                and whole.fits(row, text, place, found, None)
+                if (row_match := row.pattern.match(text, place))
+                and whole.fits(row, text, place, row_match, None)
             ]
     assert not missed
 

@@ -102,8 +102,8 @@ def test_the_network_is_asked_once_for_what_no_list_has():
     reader = LanguageReader(LANGUAGES["es"], {}, network)
     reader.listed = {"de": "dˈe/de"}
     reader.prepare(["De", "Ola", "ola-ala", "xbz", "amablemente", "b"])
-    said = [reader.sounds(word) for word in ("de", "ola", "amablemente")]
-    assert said == ["dˈe/de", "ola", "amablemˈente"]
+    pronunciations = [reader.sounds(word) for word in ("de", "ola", "amablemente")]
+    assert pronunciations == ["dˈe/de", "ola", "amablemˈente"]
     assert network.words == ["ala", "amable", "ola"]
     assert tidy("-aZ-bZ") == "-abZ"
 
@@ -129,9 +129,9 @@ def test_overrides_lexicons_and_pauses_work_as_in_english():
 
 
 def test_bad_input_is_one_line():
-    with pytest.raises(InputError, match="'hi': one of us, a, .*es, e, .*it") as told:
+    with pytest.raises(InputError, match="'hi': one of us, a, .*es, e, .*it") as error:
         G2P.load("hi")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     pytest.raises(InputError, G2P.load, "es", fallback=lambda word: None).match(
         "es leaves no word unknown"
     )
@@ -145,9 +145,9 @@ def test_a_voice_of_a_language_that_nobody_reads_is_an_error():
     assert voice_language("pm_alex") == "pt"
     unread = {"hm_omega": "Hindi", "jf_alpha": "Japanese", "zf_xiaoni": "Mandarin"}
     for voice, language in unread.items():
-        with pytest.raises(InputError, match=rf"{voice} speaks .*{language}.*--dialect") as told:
+        with pytest.raises(InputError, match=rf"{voice} speaks .*{language}.*--dialect") as error:
             voice_language(voice)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
         assert spoken_by(voice) is None
     assert [dialect_of(tag) for tag in ("es-MX", "es-419", "it-CH", "en-AU", "en_US", "en-CA")] == [
         "es",

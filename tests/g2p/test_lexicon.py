@@ -52,10 +52,10 @@ class Counted:
     """A neural model that answers the word itself, framed, and counts its calls."""
 
     def __init__(self):
-        self.asked = []
+        self.batches = []
 
     def predict(self, words):
-        self.asked.append(list(words))
+        self.batches.append(list(words))
         return [Guess("blˈɔɹf", 0.5) for _ in words]
 
 
@@ -71,13 +71,13 @@ class TestLists:
     def test_every_entry_is_in_the_vocabulary(self, dialect, every):
         """The output map takes misaki's flap and glottal stop; nothing else is outside."""
         for word in sorted(lexicon(dialect).words)[::every]:
-            found = lexicon(dialect).find(word)
-            said = [
-                found.phonemes,
-                *(phonemes for phonemes in (found.senses or {}).values() if phonemes),
+            entry = lexicon(dialect).find(word)
+            pronunciations = [
+                entry.phonemes,
+                *(phonemes for phonemes in (entry.senses or {}).values() if phonemes),
             ]
-            assert all(phonemes and KNOWN.issuperset(phonemes) for phonemes in said), word
-            assert not {"ɾ", "ʔ"} & set(found.phonemes)
+            assert all(phonemes and KNOWN.issuperset(phonemes) for phonemes in pronunciations), word
+            assert not {"ɾ", "ʔ"} & set(entry.phonemes)
 
     def test_senses_and_the_model_that_is_asked_once(self):
         read = lexicon().find("read")
@@ -92,10 +92,10 @@ class TestLists:
         reader.prepare(
             ["hello", "blorf", "blorf", "well-blorf", "Blorf's", "xkcd", "NATO", "grault"]
         )
-        assert neural.asked == [["blorf", "Blorf", "grault"]]
+        assert neural.batches == [["blorf", "Blorf", "grault"]]
         reader.read("blorf")
         reader.prepare(["blorf"])
-        assert len(neural.asked) == 1
+        assert len(neural.batches) == 1
         reading = Reader(lexicon(), None).read("blorf")
         assert reading.source == "spelled"
         assert reading.confidence == 0
@@ -114,7 +114,7 @@ class TestLists:
             assert Reader(mine, None).read("KOKORO").source == "user"
 
     @pytest.mark.parametrize(
-        ("name", "content", "wanted"),
+        ("name", "content", "message"),
         [
             ("a.tsv", "good\tɡˈʊd\nbad\tb#d\n", "line 2: '#' (U+0023)"),
             ("a.tsv", "good ɡˈʊd\n", "line 1: 'good ɡˈʊd' has no phonemes"),
@@ -131,13 +131,13 @@ class TestLists:
             ("missing/a.tsv", None, "cannot read"),
         ],
     )
-    def test_a_bad_user_lexicon_is_one_clear_line(self, tmp_path, name, content, wanted):
+    def test_a_bad_user_lexicon_is_one_clear_line(self, tmp_path, name, content, message):
         path = tmp_path / name
         if content is not None:
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with pytest.raises(InputError) as problem:
             read_user_lexicon(path)
-        assert wanted in str(problem.value)
+        assert message in str(problem.value)
         assert "\n" not in str(problem.value)
 
     @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ class TestLists:
         }
         right = total = 0
         for word, phonemes in gold.items():
-            found = next(
+            parse = next(
                 ((ending, stem) for ending, stem in stems(word) if stem in gold and len(stem) > 2),
                 None,
             )
-            if word.isalpha() and found is not None and found[0] == suffix:
+            if word.isalpha() and parse is not None and parse[0] == suffix:
                 total += 1
-                right += SUFFIXES[suffix](to_kokoro(gold[found[1]]), dialect) == to_kokoro(phonemes)
+                right += SUFFIXES[suffix](to_kokoro(gold[parse[1]]), dialect) == to_kokoro(phonemes)
         assert total > 1500
         assert right / total > share
 
@@ -255,7 +255,7 @@ class TestHeteronyms:
         senses = {}
         for case in sealed():
             senses.setdefault(case.word, set()).add(case.senses[case.key])
-        assert sum(len(found) > 1 for found in senses.values()) >= 250
+        assert sum(len(word_senses) > 1 for word_senses in senses.values()) >= 250
 
     def test_what_decided_is_named(self):
         g2p = G2P.load("us")
@@ -289,18 +289,18 @@ class TestHeteronyms:
     def test_our_own_senses_are_in_the_lexicon_and_in_kokoros_symbols(self, dialect):
         lexicon = Lexicon.load(dialect)
         for word, senses in extra_senses(dialect).items():
-            found = lexicon.find(word)
+            entry = lexicon.find(word)
             for key, sound in senses.items():
                 assert unknown_symbol(sound) is None
-                assert found.senses[key] == sound.replace("ɾ", "T")
+                assert entry.senses[key] == sound.replace("ɾ", "T")
                 if key != DEFAULT:
-                    assert sound != found.senses[DEFAULT]
+                    assert sound != entry.senses[DEFAULT]
 
     def test_british_entries_take_the_same_keys(self):
         lexicon, choice, right, cases = Lexicon.load("gb"), ours(), 0, sealed()
         for case in cases:
-            found = lexicon.find(case.words[case.at])
-            senses = (found and found.senses) or {DEFAULT: ""}
+            entry = lexicon.find(case.words[case.at])
+            senses = (entry and entry.senses) or {DEFAULT: ""}
             right += senses.get(choice(case)) == senses.get(case.key)
         assert right / len(cases) >= FLOOR
 

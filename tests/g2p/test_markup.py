@@ -18,7 +18,7 @@ def us():
     return G2P.load("us")
 
 
-def said(result):
+def spoken_words(result):
     """The words that are spoken in lower case, pauses and marks left out."""
     left_out = ("pause", "punctuation")
     return (
@@ -42,7 +42,7 @@ def cases(*kinds):
 def test_no_markup_is_spoken_and_what_has_no_effect_is_counted(us, text, words, named):
     text = text.replace("⏎", "\n")
     result = us.phonemize(text)
-    assert said(result) == words.replace("-", " ")
+    assert spoken_words(result) == words.replace("-", " ")
     assert counted(result) == (named.split(" ¦ ") if named else [])
     assert all(text[word.start : word.end] == word.text for word in result.words)
 
@@ -88,7 +88,7 @@ def test_pauses_of_other_tools(us, tag, seconds, _):
         result = us.phonemize(text)
         pauses = [word.pause_s for word in result.words if word.pause_s]
         assert pauses == [pytest.approx(float(seconds))], text
-        assert said(result) == "one two"
+        assert spoken_words(result) == "one two"
 
 
 NAMES_OF_TESTS = ("speak", "p", "break", "prosody", "mstts:x", "a.b-c", "_d")

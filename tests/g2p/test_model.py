@@ -97,13 +97,13 @@ def _random_chances(generator, frames):
 @pytest.mark.parametrize("seed", range(12))
 def test_the_stressed_path_is_the_best_of_all_legal_ones(seed):
     chances = _random_chances(np.random.default_rng(seed), frames=5)
-    found = best_stressed_path(chances)
+    stressed_path = best_stressed_path(chances)
     primary = [
         path for path in map(np.array, itertools.product(USED, repeat=5)) if _primaries(path) == 1
     ]
     best = max(chances[range(5), path].sum() for path in primary)
-    assert _primaries(found) == 1
-    assert chances[range(5), found].sum() == pytest.approx(best)
+    assert _primaries(stressed_path) == 1
+    assert chances[range(5), stressed_path].sum() == pytest.approx(best)
 
 
 def _primaries(path):
@@ -113,23 +113,23 @@ def _primaries(path):
 @pytest.mark.parametrize("seed", range(4))
 def test_likelihoods_are_sums_over_paths(seed):
     chances = _random_chances(np.random.default_rng(seed), frames=5)
-    answers, wanted = [(USED[1], USED[3]), (USED[2],), (USED[1], USED[1])], []
+    answers, expected = [(USED[1], USED[3]), (USED[2],), (USED[1], USED[1])], []
     for answer in answers:
         paths = (
             path
             for path in map(np.array, itertools.product(USED, repeat=5))
             if collapsed(path) == answer
         )
-        wanted.append(np.logaddexp.reduce([chances[range(5), path].sum() for path in paths]))
-    assert log_likelihoods(np.stack([chances] * 3), answers) == pytest.approx(np.array(wanted))
+        expected.append(np.logaddexp.reduce([chances[range(5), path].sum() for path in paths]))
+    assert log_likelihoods(np.stack([chances] * 3), answers) == pytest.approx(np.array(expected))
 
 
 def test_two_stresses_or_none_are_repaired_and_no_vowel_needs_none():
     def logits(*row):
-        found = np.full((1, len(row), len(SOUNDS)), -4.0)
+        scores = np.full((1, len(row), len(SOUNDS)), -4.0)
         for frame, sound in enumerate(row):
-            found[0, frame, AMERICAN.ids[sound]] = 4.0
-        return found
+            scores[0, frame, AMERICAN.ids[sound]] = 4.0
+        return scores
 
     assert decoded_batch(logits("ˈæ", "k", "ˈO", ""), [2])[0].phonemes.count(PRIMARY) == 1
     assert decoded_batch(logits("ə", "k", "ˌO", ""), [2])[0].phonemes.count(PRIMARY) == 1
@@ -188,7 +188,7 @@ def test_the_weights_are_small_and_say_where_they_came_from():
 
 
 def test_the_american_network_shows_the_fitted_confidence(reader):
-    own, word = NeuralG2P(run=reader.run), ["blorfkin"]
+    uncalibrated, word = NeuralG2P(run=reader.run), ["blorfkin"]
     assert reader.confidence != (1.0, 0.0)
-    assert reader.predict(word) == calibrated(own.predict(word), *reader.confidence)
-    assert reader.predict(word) != own.predict(word)
+    assert reader.predict(word) == calibrated(uncalibrated.predict(word), *reader.confidence)
+    assert reader.predict(word) != uncalibrated.predict(word)

@@ -55,10 +55,10 @@ def by_category():
 
 @pytest.mark.parametrize(("category", "cases"), by_category().items())
 def test_written_cases(category, cases):
-    said = [spoken_tokens(normalize(case.text, dialect=case.dialect)) for case in cases]
+    readings = [spoken_tokens(normalize(case.text, dialect=case.dialect)) for case in cases]
     assert not [
         (case.text, tokens)
-        for case, tokens in zip(cases, said, strict=True)
+        for case, tokens in zip(cases, readings, strict=True)
         if tokens != expected_tokens(case.spoken)
     ], category
 
@@ -252,7 +252,7 @@ def test_what_a_blind_writer_wrote_is_read_by_words(name, count, floor):
     wrong = [
         text
         for text, spoken in cases
-        if words(plain.said(text)) not in map(words, spoken.split("|"))
+        if words(plain.reading_of(text)) not in map(words, spoken.split("|"))
     ]
     assert len(cases) == count
     assert count - len(wrong) >= floor, wrong
@@ -261,9 +261,9 @@ def test_what_a_blind_writer_wrote_is_read_by_words(name, count, floor):
 def test_drops_have_offsets_and_brackets_keep_their_words():
     text = "press <Enter>, <b>x</b> <title> if a<b and c>d 😀"
     normalized = normalize(text)
-    said = [token.text for token in normalized.tokens]
-    assert said[:2] == ["press", "Enter"]
-    assert "title" in said
+    words = [token.text for token in normalized.tokens]
+    assert words[:2] == ["press", "Enter"]
+    assert "title" in words
     drops = [f"{text[start:end]} {why}" for start, end, why in normalized.drops]
     assert " ".join(drops) == (
         "< bracket > bracket <b> markup </b> markup < bracket > bracket 😀 emoji"
@@ -275,12 +275,12 @@ def test_drops_have_offsets_and_brackets_keep_their_words():
 def test_mixed_texts_lose_no_word(language, count):
     generator, read = random.Random(5), reader(language)
     texts = (mixed(generator) for _ in range(count))
-    assert not [(found, text) for text in texts if (found := problems(read, text))]
+    assert not [(faults, text) for text in texts if (faults := problems(read, text))]
 
 
 def test_words_that_are_also_short_forms_stay_words_in_prose():
     lines = plain.read_lines()
-    wrong = [(line.text, plain.said(line.text)) for line in lines if not plain.is_right(line)]
+    wrong = [(line.text, plain.reading_of(line.text)) for line in lines if not plain.is_right(line)]
     assert len(lines) >= 250
     assert len(wrong) * 100 <= len(lines), wrong
     assert not [line for line in lines if line.half == "ours" and not plain.is_right(line)]

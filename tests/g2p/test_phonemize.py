@@ -31,10 +31,10 @@ class Verbs:
     """Takes every heteronym for a verb, and remembers what it was asked."""
 
     def __init__(self):
-        self.asked = []
+        self.questions = []
 
     def choose(self, words, index, keys):
-        self.asked.append((words[index], tuple(keys)))
+        self.questions.append((words[index], tuple(keys)))
         return "VERB" if "VERB" in keys else "VBD" if "VBD" in keys else "DEFAULT"
 
 
@@ -70,8 +70,8 @@ def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it():
     g2p = G2P(normalize, Lexicon.load("us"), verbs)
     assert g2p.phonemize("They live here.").phonemes == "ðˌA lˈɪv hˈɪɹ."
     assert g2p.phonemize("I used to.").phonemes == "ˌI jˈust tu."
-    assert [word for word, _ in verbs.asked] == ["live", "used"]
-    assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.asked)
+    assert [word for word, _ in verbs.questions] == ["live", "used"]
+    assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.questions)
 
 
 def test_the_whole_text_is_its_sentences():
@@ -131,9 +131,9 @@ def g2p(dialect):
 )
 def test_lines(dialect, count, seed):
     wrong = [
-        (found, line) for line in lines(count, seed) if (found := problems(g2p(dialect), line))
+        (faults, line) for line in lines(count, seed) if (faults := problems(g2p(dialect), line))
     ]
-    assert not wrong, [(found, ascii(line)) for found, line in wrong[:5]]
+    assert not wrong, [(faults, ascii(line)) for faults, line in wrong[:5]]
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -206,9 +206,9 @@ def test_tokens_get_times_from_durations(us):
 @pytest.mark.parametrize("text", [None, b"bytes", 5, 1.5, ["a"]])
 def test_what_is_no_text_is_one_line(us, text):
     for call in (us, us.phonemize):
-        with pytest.raises(InputError, match="the text is") as told:
+        with pytest.raises(InputError, match="the text is") as error:
             call(text)  # type: ignore[operator]
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
 
 
 def test_a_mapping_with_phrases_and_camel_case():
@@ -245,9 +245,9 @@ def test_pauses_and_say_as(us):
         "Wait [pause 300ms] now [pause 1.5s] [NASA](characters) [2026](say-as digits)."
     )
     assert [word.pause_s for word in result.words if word.source == "pause"] == [0.3, 1.5]
-    said = {word.text: word.phonemes for word in result.words}
-    assert said["NASA"] == "ˌɛnˌAˌɛsˈA"
-    assert said["2026"].startswith("tˌuzˌɪɹO")
+    pronunciations = {word.text: word.phonemes for word in result.words}
+    assert pronunciations["NASA"] == "ˌɛnˌAˌɛsˈA"
+    assert pronunciations["2026"].startswith("tˌuzˌɪɹO")
     assert us.phonemize("[pause soon] and [pause 3").dropped == {} or us.phonemize("[pause 3").words
 
 
@@ -311,12 +311,12 @@ def test_cuts_do_not_depend_on_how_the_text_arrives(parts, step):
 
 def words_of(phonemes):
     """One Word for each item of a phoneme string; marks stick to what is before them."""
-    found, place = [], 0
+    words, place = [], 0
     for item in phonemes.split(" "):
         body = item.rstrip(PUNCTUATION)
         pieces = [piece for piece in (body, *item[len(body) :]) if piece]
         for index, piece in enumerate(pieces):
-            found.append(
+            words.append(
                 Word(
                     piece,
                     place,
@@ -330,7 +330,7 @@ def words_of(phonemes):
             )
             place += len(piece)
         place += 1
-    return tuple(found)
+    return tuple(words)
 
 
 def cut(phonemes, limit):
@@ -454,7 +454,7 @@ def test_text_and_file_together(capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "wanted"),
+    ("content", "arguments", "message"),
     [
         (b"", [], "the text is empty"),
         (b" \n ", [], "the text is empty"),
@@ -469,8 +469,8 @@ def test_text_and_file_together(capsys):
         (b"", [""], "the text is empty"),
     ],
 )
-def test_bad_input_is_one_line(content, arguments, wanted):
-    assert wanted in refused(piped(content, *arguments))
+def test_bad_input_is_one_line(content, arguments, message):
+    assert message in refused(piped(content, *arguments))
 
 
 def test_a_pace_holds_to_its_end_across_sentences(us):

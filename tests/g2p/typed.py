@@ -39,14 +39,14 @@ UNHEARD = str.maketrans("", "", "ˌ")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of one file: `wanted` is a reading, a sound, or accepted pronunciations, as the
+    """One line of one file: `expected` is a reading, a sound, or accepted pronunciations, as the
     class has it.
     """
 
     group: str
     dialect: str
     text: str
-    wanted: str
+    expected: str
     word: str = ""
 
     @property
@@ -79,17 +79,17 @@ def spoken(tokens):
     """Tokens as one line: words lower, letters apart in capitals, a slash for a pause; none at the
     end.
     """
-    said = []
+    pieces = []
     for token in tokens:
         if token.kind == "letters":
-            said += re.sub(
+            pieces += re.sub(
                 r"([^\W\d_])(?=[^\W\d_'])", r"\1 ", re.sub(r"(?<=[A-Z])s$", "'s", token.text)
             ).split()
         elif token.kind == "word":
-            said += re.sub(r"(?<=[a-z])(?=[A-Z])|-", " ", token.text).lower().split()
-        elif token.text in PAUSES and said and said[-1] != "/":
-            said.append("/")
-    return "".join(f"{piece} " for piece in (said[:-1] if said[-1:] == ["/"] else said))
+            pieces += re.sub(r"(?<=[a-z])(?=[A-Z])|-", " ", token.text).lower().split()
+        elif token.text in PAUSES and pieces and pieces[-1] != "/":
+            pieces.append("/")
+    return "".join(f"{piece} " for piece in (pieces[:-1] if pieces[-1:] == ["/"] else pieces))
 
 
 def pattern(reading):
@@ -110,19 +110,19 @@ def reader():
 
 
 def answer(line):
-    """Whether a line is read as wanted, and how it is read."""
+    """Whether a line is read as expected, and how it is read."""
     if line.group.startswith("name"):
-        said = reader().phonemize(line.text).phonemes
-        return any(alike(said, form) for form in line.wanted.split()), said
+        phonemes = reader().phonemize(line.text).phonemes
+        return any(alike(phonemes, form) for form in line.expected.split()), phonemes
     if line.group.startswith("phrase"):  # the words of the name alone
         text = line.text.replace(f"{line.word}'s", line.word)
         start, end = text.index(line.word), text.index(line.word) + len(line.word)
-        said = "".join(
+        phonemes = "".join(
             word.phonemes
             for word in reader().phonemize(text).words
             if start <= word.start and word.end <= end
         )
-        return any(alike(said, form) for form in line.wanted.split()), said
+        return any(alike(phonemes, form) for form in line.expected.split()), phonemes
     if line.group.startswith("fragment"):
         sounds = [
             word.phonemes
@@ -130,14 +130,14 @@ def answer(line):
             if line.word in word.text.lower().split("-")
         ]
         return any(
-            line.wanted.translate(UNHEARD) in sound.translate(UNHEARD) for sound in sounds
+            line.expected.translate(UNHEARD) in sound.translate(UNHEARD) for sound in sounds
         ), " ".join(sounds)
-    said = re.sub(
-        r"/( /)+", "/", " / ".join(spoken(found.tokens).strip() for found in normalized(line))
+    reading = re.sub(
+        r"/( /)+", "/", " / ".join(spoken(sentence.tokens).strip() for sentence in normalized(line))
     ).strip("/ ")
     # digits may be said in groups
-    forms = (said, re.sub(rf"\b({DIGITS}) /(?= (?:{DIGITS})\b)", r"\1", said))
-    return any(pattern(line.wanted).fullmatch(f"{form.lower()} ") for form in forms), said
+    forms = (reading, re.sub(rf"\b({DIGITS}) /(?= (?:{DIGITS})\b)", r"\1", reading))
+    return any(pattern(line.expected).fullmatch(f"{form.lower()} ") for form in forms), reading
 
 
 @cache
@@ -160,12 +160,12 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     figures = {}
     for line in read_lines():
-        good, said = answer(line)
+        good, reading = answer(line)
         for key in (f"{line.group} {'judged' if line.judged else 'tuning'}", f"{line.group} all"):
             counts = figures.setdefault(key, [0, 0])
             counts[0], counts[1] = counts[0] + good, counts[1] + 1
         if arguments.misses and not good and not line.judged:
-            print(f"{line.group}: {line.text!r}\n  wanted {line.wanted}\n  said   {said}")
+            print(f"{line.group}: {line.text!r}\n  expected {line.expected}\n  read     {reading}")
     for key, (good, count) in sorted(figures.items()):
         print(f"{key}: {good} of {count}, {100 * good / count:.1f} %")
     print(json.dumps({"judged_sha256": judged_hash(), **figures}))
