@@ -76,18 +76,18 @@ def once(factory, key, make):
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
     home.mkdir(exist_ok=True)
     maker = getattr(make, "func", make).__code__.co_filename
-    asked = json.dumps([key, state_of(maker)], sort_keys=True).encode()
-    folder = home / hashlib.sha256(asked).hexdigest()[:16]
+    description = json.dumps([key, state_of(maker)], sort_keys=True).encode()
+    folder = home / hashlib.sha256(description).hexdigest()[:16]
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            aside, kept = factory.mktemp("aside") / folder.name, KEPT / folder.name
-            if kept.exists():
-                os.utime(kept)
-                shutil.copytree(kept, aside)
+            aside, cache_folder = factory.mktemp("aside") / folder.name, KEPT / folder.name
+            if cache_folder.exists():
+                os.utime(cache_folder)
+                shutil.copytree(cache_folder, aside)
             else:
                 aside.mkdir()
                 make(aside)
-                keep(aside, kept)
+                keep(aside, cache_folder)
             aside.rename(folder)
     return folder
 
@@ -110,15 +110,15 @@ def state_of(maker):
     return digest.hexdigest()
 
 
-def keep(made, kept):
+def keep(made, cache_folder):
     """Copy a folder to where the next session looks, by rename; the oldest ones go."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as aside:
-        copy = Path(shutil.copytree(made, Path(aside) / kept.name))
+    cache_folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_folder.parent) as aside:
+        copy = Path(shutil.copytree(made, Path(aside) / cache_folder.name))
         # Another session may have been as quick.
         with suppress(OSError):
-            copy.rename(kept)
-    oldest = sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+            copy.rename(cache_folder)
+    oldest = sorted(cache_folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)
     for path in oldest[:-KEPT_COUNT]:
         shutil.rmtree(path, ignore_errors=True)
 

@@ -116,10 +116,10 @@ def tiny_build(tiny_checkpoint, quick_bundles, tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_vectors(tiny_checkpoint, tiny_build, tmp_path_factory):
     """The chain's test vectors of it. Shared, too."""
-    given = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}"
+    model_flags = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}"
 
     def make(aside):
-        flags = f"{given} --out {aside}/vectors".split()
+        flags = f"{model_flags} --out {aside}/vectors".split()
         assert write_vectors([*flags, *VECTORS_VOICE]) == 0
 
     return once(tmp_path_factory, ["vectors", tiny_checkpoint.sha256], make) / "vectors"

@@ -91,7 +91,7 @@ def _spread_durations(model, style):
     one gives all the same length.
     """
     projection, seen = model.predictor.duration_proj.linear_layer, []
-    hook = projection.register_forward_pre_hook(lambda _m, given: seen.append(given[0][0]))
+    hook = projection.register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0][0]))
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(1, model.bert.config.vocab_size, (1, 200), generator=generator)
     model.forward_with_tokens(ids, style)
@@ -277,12 +277,13 @@ def row(upstream, ours, case):
     durations agree.
     """
     theirs = encoded_by_upstream(upstream, case)
-    found = ours(case, theirs.durations)
-    changed = int((theirs.durations != found.durations).sum())
-    frames = found.asr.shape[-1]  # a package's longest bucket cuts a long text
+    encoded = ours(case, theirs.durations)
+    changed = int((theirs.durations != encoded.durations).sum())
+    frames = encoded.asr.shape[-1]  # a package's longest bucket cuts a long text
     alike = not changed and frames == theirs.asr.shape[-1]
     seams = SEAMS if alike else SEAMS[:2]  # those before the alignment
     figures = {
-        name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in seams
+        name: snr_db(getattr(theirs, name).numpy(), getattr(encoded, name).numpy())
+        for name in seams
     }
     return {"tokens": len(case.ids), "changed": changed, "snr_db": figures}

@@ -131,7 +131,7 @@ def test_pitfalls_are_warned_of(row, tmp_path):
     builders = {"two_to_the": two_to_the, "atan2": atan2, "triu": triu}
     build, inputs = program_in_words(text, builders)
     profile = profile_of(inputs, build, tmp_path, dtype=types.fp32)
-    assert [warning in found for found in pitfalls(profile)] == [True] * bool(warning)
+    assert [warning in pitfall for pitfall in pitfalls(profile)] == [True] * bool(warning)
 
 
 def test_files(package, tmp_path, capsys):

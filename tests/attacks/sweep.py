@@ -228,11 +228,11 @@ def is_lost(name, after, places, code):
 
 def faults_of(case, ended, before, after, root):
     """Every fault by name, with an example. before, after: `World.scan`."""
-    found, places = {}, list(case.outputs(root))
+    faults, places = {}, list(case.outputs(root))
     if "Traceback (most recent" in ended.stderr or ended.code not in (0, 1, 2, 3, WORK, HANG):
-        found["traceback"] = ended.stderr[-1500:] or ended.code
+        faults["traceback"] = ended.stderr[-1500:] or ended.code
     if ended.code == HANG:
-        found["hang"] = case.argv
+        faults["hang"] = case.argv
     new = [name for name in after if name not in before and not name.startswith("cache")]
     files = [name for name in new if not (root / name).is_dir()]
     left = [n for n in new if ASIDE.search(n) or (n.startswith("tmp/") and n != "tmp/.ses")]
@@ -244,8 +244,8 @@ def faults_of(case, ended, before, after, root):
         "leftover": left,
         "outside": [name for name in files if name not in left and not within(name, places)],
     }
-    found |= {fault: min(names) for fault, names in lists.items() if names}
+    faults |= {fault: min(names) for fault, names in lists.items() if names}
     errors = [line for line in ended.stderr.splitlines() if "error: " in line]
     if ended.code == 2 and (not errors or len(errors[-1]) > LONGEST_LINE + 80):
-        found["unclear"] = ended.stderr[-80:]
-    return found
+        faults["unclear"] = ended.stderr[-80:]
+    return faults

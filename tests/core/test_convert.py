@@ -167,14 +167,14 @@ class TestVocoder:
             manifest.write_text(manifest.read_text().replace(BUILD_KEY, "other"))
         flags = ["--checkpoint", str(tiny_checkpoint.folder), "--buckets", lengths, *more]
         code = main(["vocoder", *flags, "--out", str(out)])
-        said = capsys.readouterr()
+        console = capsys.readouterr()
         if is_current:
             assert code == EXIT_GOOD
-            assert f"{NAME}.mlpackage: built before, and current" in said.err
-            assert json.loads(said.out.splitlines()[-1])["checks"]["figures"]
+            assert f"{NAME}.mlpackage: built before, and current" in console.err
+            assert json.loads(console.out.splitlines()[-1])["checks"]["figures"]
         else:
             assert code == 1
-            assert "it went to work" in said.err
+            assert "it went to work" in console.err
 
 
 @pytest.fixture(scope="module")
@@ -234,8 +234,8 @@ class TestG2P:
     def test_command_and_a_failed_rebuild_leaves_the_old_package_whole(
         self, g2p_weights, tmp_path, monkeypatch, capsys
     ):
-        given = f"g2p --weights {g2p_weights} --out {tmp_path}".split()
-        assert main(given) == EXIT_GOOD
+        flags = f"g2p --weights {g2p_weights} --out {tmp_path}".split()
+        assert main(flags) == EXIT_GOOD
         last = printed(capsys)
         manifest = Manifest.load(Path(last["manifests"][0]))
         manifest.verify()
@@ -244,7 +244,7 @@ class TestG2P:
         assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1]
         assert manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
         monkeypatch.setitem(g2p_stage.LIMIT_LOGITS, "w8", -1.0)
-        assert main([*given, "--again"]) == 1
+        assert main([*flags, "--again"]) == 1
         assert "limit <= -1" in capsys.readouterr().err
         assert left_behind(tmp_path) == ["G2P.json", "G2P.mlpackage"]
         manifest.verify()

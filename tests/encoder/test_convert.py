@@ -136,12 +136,12 @@ class TestBuild:
         )
         for length in (1, 14, 15, 33):
             ids, style = some_ids(tiny_checkpoint, length), real_styles()[length % 6][:, 128:]
-            wanted, got = (
+            expected, got = (
                 encode(backend, ids, style, 1.0)
                 for backend in (EncoderBackend(twin, package.limits), package.backend)
             )
-            assert torch.equal(wanted.durations, got.durations)
-            figures = encoder_stage.compared([(wanted, got)], "fp16")
+            assert torch.equal(expected.durations, got.durations)
+            figures = encoder_stage.compared([(expected, got)], "fp16")
             assert all(figure.holds for figure in figures), figures
 
     def test_fp32_package_equals_pytorch(self, tiny_build):
@@ -222,11 +222,11 @@ class TestPadding:
         packed = torch.nn.utils.rnn.pack_padded_sequence(
             x, torch.tensor([length]), batch_first=True
         )
-        wanted, _ = torch.nn.utils.rnn.pad_packed_sequence(
+        expected, _ = torch.nn.utils.rnn.pad_packed_sequence(
             stock(packed)[0], batch_first=True, total_length=length + extra
         )
         inside = (torch.arange(length + extra) < length).float()[None, :, None]  # [1, T, 1]
-        assert torch.allclose(ours(x, inside), wanted, atol=1e-6)
+        assert torch.allclose(ours(x, inside), expected, atol=1e-6)
 
     @torch.no_grad()
     def test_lstm_padding_is_exactly_harmless_in_fp16_weights_too(self):
@@ -310,9 +310,9 @@ class TestParity:
         upstream, encoder = (model.double() for model in models)
         try:
             for case in cases(6, seed=1):
-                found = row(upstream, partial(encoded_by_us, encoder), case)
-                assert found["changed"] == 0
-                assert min(found["snr_db"].values()) >= 110, found
+                figures = row(upstream, partial(encoded_by_us, encoder), case)
+                assert figures["changed"] == 0
+                assert min(figures["snr_db"].values()) >= 110, figures
         finally:
             for model in models:
                 model.float()

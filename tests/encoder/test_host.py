@@ -52,8 +52,8 @@ class TestDurations:
 
     @given(st.lists(st.floats(0, 190), min_size=1, max_size=6))
     def test_rounding_is_upstreams(self, raw):
-        wanted = torch.round(torch.tensor(raw)).clamp(min=1).long()
-        assert np.array_equal(whole_frames(np.array(raw, np.float32), LIMITS), wanted)
+        expected = torch.round(torch.tensor(raw)).clamp(min=1).long()
+        assert np.array_equal(whole_frames(np.array(raw, np.float32), LIMITS), expected)
 
     @table(
         "raw message",
@@ -70,11 +70,11 @@ class TestDurations:
         text, durations = torch.randn(1, 5, 1, 4), torch.tensor([2, 1, 3, 1])
         one_hot = torch.zeros(4, 7)
         one_hot[torch.repeat_interleave(torch.arange(4), durations), torch.arange(7)] = 1
-        given = {"text": text.numpy(), "durations": durations.numpy(), "hidden": text.numpy()}
+        inputs = {"text": text.numpy(), "durations": durations.numpy(), "hidden": text.numpy()}
         steps = [step for step in STEPS if step.name in ("align", "asr")]
         context = SimpleNamespace(encoder=EncoderBackend(None, LIMITS))
-        found = run_steps(steps, context, given)["asr"]
-        assert np.array_equal(found, (text @ one_hot)[:, :, 0])
+        asr = run_steps(steps, context, inputs)["asr"]
+        assert np.array_equal(asr, (text @ one_hot)[:, :, 0])
         buckets = Buckets((16, 64), (20,))
         assert [buckets.for_tokens(count) for count in (3, 16, 17, 64)] == [16, 16, 64, 64]
         refused("63 phonemes: the package takes at most 62", buckets.for_tokens, 65)

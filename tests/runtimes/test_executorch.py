@@ -132,13 +132,13 @@ class TestShapes:
 
 class TestSignatures:
     def test_signatures_and_a_tail_on_the_host(self, manifests):
-        found = {
+        methods = {
             signature.name: (inside, signature)
             for manifest in manifests
             for inside, signature in signatures(manifest)
         }
-        assert list(found) == ["duration", "prosody", "vocoder"]
-        assert {name: inside for name, (inside, _) in found.items()} == {
+        assert list(methods) == ["duration", "prosody", "vocoder"]
+        assert {name: inside for name, (inside, _) in methods.items()} == {
             "duration": "duration",
             "prosody": "prosody",
             "vocoder": "main",
@@ -194,16 +194,20 @@ class TestFile:
     ):
         rows = compare(written, manifests)
         assert [row["method"] for row in rows] == ["duration", "prosody", "vocoder"]
-        found = packages_in(written, tmp_path)
-        assert found["duration"].package == found["prosody"].package != found["vocoder"].package
+        packages = packages_in(written, tmp_path)
+        assert (
+            packages["duration"].package
+            == packages["prosody"].package
+            != packages["vocoder"].package
+        )
         # each package once
         assert (
             written.stat().st_size < sum(manifest.package_bytes for manifest in manifests) + 60_000
         )
-        assert {package_sha256(one.package) for one in found.values()} == {
+        assert {package_sha256(one.package) for one in packages.values()} == {
             manifest.package_sha256 for manifest in manifests
         }
-        assert Program(found["prosody"].package, function=found["prosody"].function).inputs
+        assert Program(packages["prosody"].package, function=packages["prosody"].function).inputs
         write_delegates(manifests, tmp_path / "again.pte")
         assert (tmp_path / "again.pte").read_bytes() == written.read_bytes()
 
@@ -222,9 +226,9 @@ class TestFile:
         build = shutil.copytree(tiny_build, tmp_path / "build")
         assert bundle(f"--checkpoint {tiny_checkpoint.folder} --build {build}".split()) == 3
         assert main([str(build / "bundle-tiny-padded-fp16")]) == 0
-        said = json.loads(capsys.readouterr().out.splitlines()[-1])
-        file = Path(said["file"])
+        report = json.loads(capsys.readouterr().out.splitlines()[-1])
+        file = Path(report["file"])
         assert file.name == "bundle-tiny-padded-fp16.pte"
-        assert file.stat().st_size == said["bytes"]
-        assert not said["releasable"]
+        assert file.stat().st_size == report["bytes"]
+        assert not report["releasable"]
         assert main([str(build / "bundle-tiny-padded-fp16"), "--out", str(tmp_path / "x.wav")]) == 2

@@ -50,9 +50,9 @@ class TestFiles:
         assert validate(["--phonemes", "abt de, fɡh.", *flags.split()]) == 0
         report = printed(capsys)
         assert report["first_bad"] == {"torch": None, "onnx": None}
-        found = {row["name"]: row for row in report["intermediates"]["onnx"]}
+        rows = {row["name"]: row for row in report["intermediates"]["onnx"]}
         assert {
-            found[name]["verdict"] for name in ("durations", "text", "f0_hz", "energy", "asr")
+            rows[name]["verdict"] for name in ("durations", "text", "f0_hz", "energy", "asr")
         } == {"good"}  # upstream has no narrow decoder
 
     def test_quality_judges_what_onnx_runtime_renders(self, tiny_checkpoint, build):
@@ -217,9 +217,9 @@ def test_what_the_graph_has_folded_is_put_back():
     x, alpha = torch.randn(1, INNER, 1, 120), torch.rand(INNER) * 3 + 0.2
     module = integer_conv(conv, size, Place("x", alpha, outer=0.5, centred=True))
     assert conv.bias is not None
-    wanted = (conv(x) - conv.bias.view(1, -1, 1, 1)) * 0.5
-    assert snr_db(wanted.detach(), module(x * alpha.view(1, -1, 1, 1))) > 25
-    assert snr_db(wanted.detach(), module(x)) < 15
+    expected = (conv(x) - conv.bias.view(1, -1, 1, 1)) * 0.5
+    assert snr_db(expected.detach(), module(x * alpha.view(1, -1, 1, 1))) > 25
+    assert snr_db(expected.detach(), module(x)) < 15
     assert snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
 
 

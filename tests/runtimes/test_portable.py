@@ -135,11 +135,11 @@ def test_a_runtime_of_files_says_what_pytorch_says(
     """Durations equal; the vocoder on the same features."""
     build = files_of(runtime, tiny_checkpoint, tmp_path_factory)
     reference = spoken(tiny_checkpoint, build, "torch", phonemes)
-    found = spoken(tiny_checkpoint, build, runtime, phonemes)
-    assert np.array_equal(reference["durations"], found["durations"])
+    outputs = spoken(tiny_checkpoint, build, runtime, phonemes)
+    assert np.array_equal(reference["durations"], outputs["durations"])
     for name in ("hidden", "text", "f0_hz", "energy"):
         exact = runtime == "onnx" and name in ("hidden", "text")
-        assert snr_db(reference[name], found[name]) >= (100 if exact else 90), name
+        assert snr_db(reference[name], outputs[name]) >= (100 if exact else 90), name
     vocoder = open_runtime(runtime, Request(tiny_checkpoint, build)).vocoder
     waveform = vocoder.run(reference["features"], reference["style"], reference["asr"].shape[-1])
     assert snr_db(reference["waveform"], waveform) >= 100

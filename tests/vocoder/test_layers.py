@@ -134,11 +134,11 @@ def test_a_small_alpha_survives_an_engine_without_subnormals(form, alpha, monkey
     x, affine = torch.randn(1, 8, 1, 256), torch.randn(16, dtype=torch.float64)
 
     def rendered():
-        given = (affine * norm.factor(form).repeat(2)).float().view(1, -1, 1, 1)
+        scaled_affine = (affine * norm.factor(form).repeat(2)).float().view(1, -1, 1, 1)
         made = AffineConv(norm, conv, bias_of(conv) * 0, Folding({}, form))
         with Engine16():
-            rounded = made(x, GivenNorms(given, [8]))
-        return made(x, GivenNorms(given, [8])), rounded
+            rounded = made(x, GivenNorms(scaled_affine, [8]))
+        return made(x, GivenNorms(scaled_affine, [8])), rounded
 
     assert snr(*rendered()) > 50
     monkeypatch.setattr("kokoro_ane.vocoder.streaming.streaming_layers.SMALL", 0.0)
@@ -184,8 +184,8 @@ class TestSnake:
     def test_control_the_cosine_layout_loses_small_alphas(self):
         x = torch.linspace(-7.4, 7.4, 2_001, dtype=torch.float64).view(1, 1, 1, -1)
         u = (2 * SMALLEST_ALPHA * x).half()
-        found = ((u - torch.cos(u)).double() + 1) / (2 * SMALLEST_ALPHA)
-        assert snr(snake(x * SMALLEST_ALPHA, SMALLEST_ALPHA), found) < 20
+        cosine_form = ((u - torch.cos(u)).double() + 1) / (2 * SMALLEST_ALPHA)
+        assert snr(snake(x * SMALLEST_ALPHA, SMALLEST_ALPHA), cosine_form) < 20
 
     @pytest.mark.parametrize(
         ("dtype", "largest", "limit"),
@@ -214,9 +214,9 @@ class TestSnake:
         inside = x[:, :, 0, :columns]
         spectrum = torch.exp(inside[:, :BINS]) * torch.exp(1j * torch.sin(inside[:, BINS:]))
         expected = torch.istft(spectrum, N_FFT, HOP_SAMPLES, N_FFT, torch.from_numpy(hann()))
-        found = InverseStft().double()(x, Mask.of(mask)).flatten()[: expected.shape[-1]]
+        waveform = InverseStft().double()(x, Mask.of(mask)).flatten()[: expected.shape[-1]]
         # the kernel is stored in float32
-        torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(waveform, expected[0], rtol=1e-5, atol=1e-5)
 
     def test_phases_stay_exact_and_noise_is_an_argument(self):
         """Accumulated in float64: the last second of a constant tone is as clean as the first."""
@@ -299,7 +299,7 @@ class TestHostTail:
         copy = Path(shutil.copytree(build, tmp_path / "build"))
         place = f"--checkpoint {tiny_checkpoint.folder} --build {copy}".split()
         assert compress(["--method", "w8", "--tail", "host", *place]) == 0
-        said = {}
+        waveforms = {}
         for name, more in {
             "package": [],
             "host": ["--tail", "host"],
@@ -308,9 +308,9 @@ class TestHostTail:
             out = tmp_path / f"{name}.wav"
             flags = f"--phonemes --runtime mlprogram -o {out}".split()
             assert speak(["abt de, fɡh.", *flags, *place, *more]) == 0
-            said[name] = soundfile.read(out)[0]
-        assert snr_db(said["package"], said["host"]) >= 40
-        assert not np.array_equal(said["host"], said["w8"])
+            waveforms[name] = soundfile.read(out)[0]
+        assert snr_db(waveforms["package"], waveforms["host"]) >= 40
+        assert not np.array_equal(waveforms["host"], waveforms["w8"])
 
     def test_a_package_without_the_tails_weights_is_refused(self, build, tiny_checkpoint, tmp_path):
         copy = Path(shutil.copytree(build, tmp_path / "build"))

@@ -57,9 +57,9 @@ def test_float64_parity(exact, frames):
 
 @pytest.mark.parametrize("frames", [40, pytest.param(240, marks=pytest.mark.slow)])
 def test_float32_is_within_upstreams_own_rounding(pair, exact, frames):
-    wanted, _ = exact(frames)
+    reference, _ = exact(frames)
     theirs, ours = both(pair, frames, torch.float32)
-    assert snr_db(wanted, ours) >= snr_db(wanted, theirs)
+    assert snr_db(reference, ours) >= snr_db(reference, theirs)
 
 
 def test_upstream_state_round_trip(pair):
@@ -216,9 +216,9 @@ def test_full_size_fills_from_9_to_100_percent(full_size, bucket):
 
 
 @torch.no_grad()
-def run_in_pytorch(told, inputs, bucket):
+def run_in_pytorch(vocoder, inputs, bucket):
     """The packed graph in fp32, which is what the executed program is in exact arithmetic."""
-    packed = PackedVocoder(told, PackedLayout(CONFIG.hidden_dim))
+    packed = PackedVocoder(vocoder, PackedLayout(CONFIG.hidden_dim))
     return (
         packed(torch.from_numpy(pack(inputs, bucket)), inputs.style[:, :, None, None])
         .flatten()[: 600 * inputs.frames]
@@ -226,12 +226,12 @@ def run_in_pytorch(told, inputs, bucket):
     )
 
 
-def padding_figure(told):
+def padding_figure(candidate):
     vocoder = random_vocoder(CONFIG, seed=0)
     inputs = random_inputs(vocoder, BUCKETS[0], CONFIG.hidden_dim)
-    renders = partial(run_in_pytorch, told, inputs)
-    found = fill_figures(renders, renders, render_reference(vocoder, inputs), BUCKETS, "fp16")
-    return next(figure for figure in found if figure.name.startswith("padding"))
+    renders = partial(run_in_pytorch, candidate, inputs)
+    figures = fill_figures(renders, renders, render_reference(vocoder, inputs), BUCKETS, "fp16")
+    return next(figure for figure in figures if figure.name.startswith("padding"))
 
 
 def test_an_honest_vocoder_holds():
@@ -242,12 +242,12 @@ def test_an_honest_vocoder_holds():
     "name", ["decode.2.norm1", "generator.noise_res.0.adain1.0", "generator.resblocks.4.adain1.1"]
 )
 def test_control_one_norm_that_counts_the_padding_is_rejected(name):
-    told = random_vocoder(CONFIG, seed=0)
-    norm = told.get_submodule(name)
+    vocoder = random_vocoder(CONFIG, seed=0)
+    norm = vocoder.get_submodule(name)
     norm.forward = lambda x, style, mask: AdaIN1d.forward(
         norm, x, style, Mask.of(mask.values * 0 + 1)
     )
-    assert not padding_figure(told).holds
+    assert not padding_figure(vocoder).holds
 
 
 @pytest.mark.parametrize("call", [3, 14, 30, 53, 27])
@@ -284,10 +284,10 @@ def rendered():
                 louder_db / 20 if bucket == BUCKETS[1] else 0
             ) * (name == "declared")
 
-        found = fill_figures(
+        rows = fill_figures(
             partial(program, "declared"), partial(program, "exact"), reference, BUCKETS, "fp16"
         )
-        return {figure.name.split()[0]: figure for figure in found}
+        return {figure.name.split()[0]: figure for figure in rows}
 
     return figures
 

@@ -91,7 +91,7 @@ def measured(vocoder, speech):
     )
 
 
-def told(predictor, statistics):
+def constant_predictor(predictor, statistics):
     """One that says this whatever it is asked."""
     return replace(
         predictor, outer=np.zeros_like(predictor.outer), bias=statistics.astype(np.float32)
@@ -114,13 +114,17 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
             reference,
             StreamingBackend(vocoder, one, measured=0).render(speech),
         )
-        for one in (told(predictor, statistics), predictor, told(predictor, predictor.bias))
+        for one in (
+            constant_predictor(predictor, statistics),
+            predictor,
+            constant_predictor(predictor, predictor.bias),
+        )
     )
     assert exact > 100
     assert exact > predicted + 50
     assert predicted > average + 2
     # 2 s: measured, whatever is told
-    short = StreamingBackend(vocoder, told(predictor, predictor.bias))
+    short = StreamingBackend(vocoder, constant_predictor(predictor, predictor.bias))
     assert snr_db(reference, short.render(speech)) > 100
 
 
@@ -135,8 +139,8 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
     # what the predictor is given, and what it gives
     for module, place in ((decoder.hidden.statistics, 0), (decoder.outer, 1)):
         module.register_forward_hook(
-            lambda _, given, made, place=place: seen.append(
-                (given[0], made)[place].flatten().double().numpy()
+            lambda _, arguments, made, place=place: seen.append(
+                (arguments[0], made)[place].flatten().double().numpy()
             )
         )
     with torch.no_grad():
@@ -144,9 +148,9 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
             torch.from_numpy(pack_utterance(speech, speech.frames)), speech.style[..., None, None]
         )
     inputs, product = seen
-    found = product + predictor.bias
-    assert snr_db(predictor(inputs[None])[0], found) > 90
-    log_variances = np.split(found - measured[1], 2)[1]
+    prediction = product + predictor.bias
+    assert snr_db(predictor(inputs[None])[0], prediction) > 90
+    log_variances = np.split(prediction - measured[1], 2)[1]
     # one sentence of 2 s; the file's are longer
     assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["errors"]["all"]
 
@@ -254,10 +258,10 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     windows_heard = heard.copy()
     assert speak([*common, "-o", str(tmp_path / "a.wav")]) == 0
     with wave.open(io.BytesIO((tmp_path / "a.wav").read_bytes())) as stored:
-        kept = np.frombuffer(stored.readframes(stored.getnframes()), "<i2").astype(np.float64)
+        recording = np.frombuffer(stored.readframes(stored.getnframes()), "<i2").astype(np.float64)
     assert len(windows_heard) > 4
-    assert sum(windows_heard) == len(streamed) == len(kept)
-    assert np.abs(streamed - kept).max() <= 2
+    assert sum(windows_heard) == len(streamed) == len(recording)
+    assert np.abs(streamed - recording).max() <= 2
 
 
 def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale():

@@ -83,17 +83,17 @@ def built(tmp_path_factory):
     writing.
     """
     checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), encoder=True)
-    given = ["--checkpoint", str(checkpoint.folder)]
+    checkpoint_flags = ["--checkpoint", str(checkpoint.folder)]
 
     def make(out):
-        told = out / f"statistics-{checkpoint.sha256[:16]}.npz"
-        few = f"--count 24 --altered 0 --landmarks 12 --rank 4 --data {out}/data --out {told}"
-        assert fit([*given, *few.split()]) == 0
+        statistics = out / f"statistics-{checkpoint.sha256[:16]}.npz"
+        few = f"--count 24 --altered 0 --landmarks 12 --rank 4 --data {out}/data --out {statistics}"
+        assert fit([*checkpoint_flags, *few.split()]) == 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", out)
             for (layout, levels), flags in zip(MADE.items(), ([], ["--without-sine"]), strict=True):
                 lengths = ["--buckets", "40,128,280", "--out", str(out)]
-                assert build(["vocoder", *given, *flags, *lengths]) == 0
+                assert build(["vocoder", *checkpoint_flags, *flags, *lengths]) == 0
                 for name in levels[1:]:
                     build_compressed(quick(name), checkpoint, out, layout=layout)
 
@@ -414,16 +414,16 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech):
 def files(built, tmp_path_factory):
     """The same for ONNX Runtime, in float32, with int8 weights, and on integers."""
     pytest.importorskip("onnxruntime")
-    given = f"--runtime onnx --checkpoint {built[0].folder}".split()
+    runtime_flags = f"--runtime onnx --checkpoint {built[0].folder}".split()
 
     def make(out):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", built[1])
             patch.setattr(onnx_file, "are_exact", lambda: True)
             for stage in ("encoder", "vocoder"):
-                assert build([stage, *given, "--out", str(out)]) == 0
+                assert build([stage, *runtime_flags, "--out", str(out)]) == 0
             for level in ("w8", "w8a8"):
-                assert quantize(["--method", level, *given, "--build", str(out)]) == 0
+                assert quantize(["--method", level, *runtime_flags, "--build", str(out)]) == 0
 
     return once(tmp_path_factory, ["streaming-onnx", built[0].sha256], make)
 
