@@ -41,15 +41,15 @@ def placed(release_build, tmp_path):
 
 def unmeasured(patch):
     """Clips are found perfect without being rendered; the list of those that are asked for."""
-    asked = []
+    clip_ids = []
 
     def judge_clip(_comparison, _subject, clip):
-        asked.append(clip.id)
+        clip_ids.append(clip.id)
         return ClipResult(clip.id, clip.voice, 5.0, clip.text, PERFECT, PERFECT)
 
     patch.setattr(execution, "judge_clip", judge_clip)
     patch.setattr(VocoderComparison, "natural", lambda *_: Natural(dict(PERFECT)))
-    return asked
+    return clip_ids
 
 
 @pytest.fixture(scope="session")

@@ -320,10 +320,10 @@ def test_renders_are_kept_whole(reference, phrase, tmp_path):
     again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
     assert len(again.baseline.other_seeds) == 3
     assert not np.array_equal(again.baseline.other_seeds[0], again.baseline.other_seeds[1])
-    for kept in (fresh, again):
-        assert np.array_equal(kept.reference, made.reference)
-        assert np.array_equal(kept.vowel, made.vowel)
-        assert kept.pitch_hz == made.pitch_hz
+    for render in (fresh, again):
+        assert np.array_equal(render.reference, made.reference)
+        assert np.array_equal(render.vowel, made.vowel)
+        assert render.pitch_hz == made.pitch_hz
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
     again, made = (
         VocoderComparison(each, only).natural(phrase).figures
@@ -335,9 +335,9 @@ def test_renders_are_kept_whole(reference, phrase, tmp_path):
 
 def test_controls_are_asked_for_by_name(capsys):
     assert main(["--checkpoint", str(DEMO_VOICE), "--only", "level sways,hom"]) == 2
-    said = capsys.readouterr().err
-    assert "--only hom: no control is called so" in said
-    assert "hum" in said
+    message = capsys.readouterr().err
+    assert "--only hom: no control is called so" in message
+    assert "hum" in message
     chosen = controls_of(VOCODER, "level sways,polarity")
     assert [control.name for control in chosen] == ["level sways", "polarity"]
     assert [len(controls_of(stage)) for stage in STAGES] == [44, 10, 8]

@@ -195,8 +195,8 @@ class TestProperties:
         heard = Heard.read(Heard(speech).plain())
         allowed = Allowance.read(sentence.allowance.plain())
         stored = replace(sentence, cached=heard), Baseline(speech, (), "so", heard, allowed)
-        for known in (sentence, *stored):
-            again = measure(Trial(speech, noisy, text="so", sentence=known))
+        for baseline in (sentence, *stored):
+            again = measure(Trial(speech, noisy, text="so", sentence=baseline))
             assert again == pytest.approx(figures, rel=1e-12)
         only = [name for name in SOUND if name.startswith(("mcd", "local", "lsd"))]
         left = Trial(speech, noisy, seeds[1:], sentence=sentence.without(0))
@@ -425,8 +425,8 @@ def sentence():
 
 class TestListeners:
     def test_words_of_a_text_are_as_said(self):
-        said = "doctor smith paid three dollars and fifty cents isn't it"
-        assert " ".join(words_of("Dr. Smith paid $3.50; isn't it?")) == said
+        reading = "doctor smith paid three dollars and fifty cents isn't it"
+        assert " ".join(words_of("Dr. Smith paid $3.50; isn't it?")) == reading
         assert words_of("well-known") == ("well", "known")
 
     def test_the_recognizer_hears_most_of_a_recording_and_forgets_the_last(self):
@@ -455,10 +455,10 @@ class TestListeners:
 
     def test_voices_are_told_apart(self, sentence):
         """Another sentence of the voice is nearer than another speaker."""
-        own, again, other = (voiceprint_of(recording(i)) for i in (0, 3, 1))
+        voiceprint, again, other = (voiceprint_of(recording(i)) for i in (0, 3, 1))
         assert heldout()[0].voice == heldout()[3].voice != heldout()[1].voice
-        assert np.linalg.norm(own) == pytest.approx(1.0, abs=1e-5)
-        assert own @ again > own @ other + 0.1
+        assert np.linalg.norm(voiceprint) == pytest.approx(1.0, abs=1e-5)
+        assert voiceprint @ again > voiceprint @ other + 0.1
         signal = sentence.reference
         quieter = figure("speaker_distance", signal, 0.5 * signal, sentence=sentence)
         assert quieter == pytest.approx(0.0, abs=0.01)

@@ -46,15 +46,15 @@ class Bench:
 
     def __init__(self, results, all_clips=False):
         self.results = {result.id: result for result in results}
-        self.kept = {}
-        self.store = SimpleNamespace(find=self.kept.get, keep=self.keep)
+        self.cache = {}
+        self.store = SimpleNamespace(find=self.cache.get, keep=self.keep)
         self.execution, self.clips = Execution("declared"), CLIPS
         self.options = SimpleNamespace(all_clips=all_clips)
         self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
         self.workers, self.count = self, 2
 
     def keep(self, name, data):
-        return self.kept.setdefault(name, data)
+        return self.cache.setdefault(name, data)
 
     def measure(self, _manifest, _execution, clips):
         for pair in zip(clips[1::2], clips[::2], strict=True):
@@ -87,7 +87,7 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
     some, stopped = judged(bench)
     assert {each.id for each in some} == {each.id for each in in_order(CLIPS)[: BAD + 1]}
     assert stopped == "decided after 8 of 24 clips: --all-clips measures the others"
-    assert len(bench.kept) < len(CLIPS)
+    assert len(bench.cache) < len(CLIPS)
     everything, nothing = judged(Bench(results, all_clips=True))
     assert [each.id for each in everything] == [each.id for each in CLIPS]
     assert nothing == ""

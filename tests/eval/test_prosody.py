@@ -25,7 +25,7 @@ from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
 
 
-def said(frames=40, tokens=8):
+def random_encoding(frames=40, tokens=8):
     generator = torch.Generator().manual_seed(0)
     hidden, text = (torch.randn(1, 4, tokens, generator=generator) for _ in range(2))
     each, wide = torch.ones(tokens), torch.ones(1, 4, frames)
@@ -43,7 +43,7 @@ def clip():
 
 
 def figures_of(durations, test=None):
-    return measure(ProsodyTrial(clip(), durations, (said(), test or said())))
+    return measure(ProsodyTrial(clip(), durations, (random_encoding(), test or random_encoding())))
 
 
 class TestFigures:
@@ -69,7 +69,11 @@ class TestFigures:
         assert pauses("a.") == [slice(2, 3)]
 
     def test_pitch_in_cents_and_text_by_token(self):
-        other = replace(said(), f0_hz=said().f0_hz * 2 ** (25 / 1200), text=said().text.clone())
+        other = replace(
+            random_encoding(),
+            f0_hz=random_encoding().f0_hz * 2 ** (25 / 1200),
+            text=random_encoding().text.clone(),
+        )
         other.text[..., 3] *= 1.5
         figures = figures_of(clip().durations, other)
         assert figures["f0_cents"] == pytest.approx(25, abs=1e-3)
@@ -119,16 +123,16 @@ class TestGates:
 class TestCommand:
     @pytest.mark.parametrize("method", ["fp16", "w8 --runtime torch"])
     def test_a_verdict_with_its_file(self, method, tiny_checkpoint, tiny_build, capsys, tmp_path):
-        asked = (
+        flags = (
             f"--stage encoder --method {method} --checkpoint {tiny_checkpoint.folder} "
             f"--build {tmp_path if 'torch' in method else tiny_build}"
         ).split()
         every = ["--clips", "4", "--all-clips"]
-        code = quality([*asked, *every, "--out", str(tmp_path / "x.json")])
-        said = json.loads(capsys.readouterr().out.splitlines()[-1])
+        code = quality([*flags, *every, "--out", str(tmp_path / "x.json")])
+        report = json.loads(capsys.readouterr().out.splitlines()[-1])
         # four sentences of noise never ship
-        assert code == {REJECT: 1, UNDECIDED: 3}[said["verdict"]]
-        assert said["clips"] == 4
+        assert code == {REJECT: 1, UNDECIDED: 3}[report["verdict"]]
+        assert report["clips"] == 4
         record = json.loads((tmp_path / "x.json").read_text())
         assert record["stage"] == "encoder"
         assert len(record["clips"]) == 4

@@ -106,8 +106,8 @@ def test_a_level_is_judged_once_and_the_same_each_time(placed, measured, capsys)
     assert (first["releasable"], first["may_be_released"]) == (False, False)
     fp16 = next(level for level in first["levels"] if not level["failed"])
     assert first["chip"] in fp16["facts"]["forecast"]
-    known = "checkpoint_sha256 source_sha256 commit libraries seed seed_variation_seed bootstrap"
-    assert set(known.split()) <= set(first["provenance"])
+    fields = "checkpoint_sha256 source_sha256 commit libraries seed seed_variation_seed bootstrap"
+    assert set(fields.split()) <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "padded-w8")
     assert w8["failed"].endswith(" `kokoro-ane quantize --method w8 --layout padded` builds it")
     assert printed(capsys)["levels"]["padded-fp16"] == "SHIP"
@@ -132,12 +132,12 @@ def test_an_interrupted_level_goes_on_where_it_stopped(placed, measured, monkeyp
 def test_fresh_measures_again_and_leaves_nothing(placed, measured, capsys):
     cache = placed[1] / "release" / "cache"
     release(placed, "--methods", "fp16")
-    kept = sorted(cache.rglob("*"))
-    assert len(kept) > 24
+    cached_files = sorted(cache.rglob("*"))
+    assert len(cached_files) > 24
     assert "the natural variation is measured: " in capsys.readouterr().err
     release(placed, "--methods", "fp16", "--fresh")
     assert len(measured) == 96
-    assert sorted(cache.rglob("*")) == kept
+    assert sorted(cache.rglob("*")) == cached_files
     assert "the natural variation is measured\n" in capsys.readouterr().err
 
 
@@ -182,7 +182,8 @@ def test_progress_is_of_the_level_in_work(monkeypatch, capsys):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_time_left_is_true_from_the_second_clip_on(workers, seed):
     """Clips cost by their length, give or take a quarter; workers spend 15 s on opening models
-    before their first. Told is the truth within a factor of 1.5, or within half a clip at the end.
+    before their first. The estimate is the truth within a factor of 1.5, or within half a clip at
+    the end.
     """
     drawn = np.random.default_rng(seed)
     clips = sorted(heldout(), key=lambda clip: -clip.frames)
@@ -195,10 +196,10 @@ def test_the_time_left_is_true_from_the_second_clip_on(workers, seed):
     bar, whole = progress.Progress(), max(free)
     bar.begin("w8", 0, clips, workers)
     for done, (now_s, place) in enumerate(sorted(ends), start=1):
-        told, truth = bar.time_left(clips[place], seconds[place]), whole - now_s
-        if done > 1 and max(told, truth) > 1.5 * min(told, truth):
-            assert abs(told - truth) < max(seconds) / 2
-    assert told == 0.0
+        estimate_s, truth_s = bar.time_left(clips[place], seconds[place]), whole - now_s
+        if done > 1 and max(estimate_s, truth_s) > 1.5 * min(estimate_s, truth_s):
+            assert abs(estimate_s - truth_s) < max(seconds) / 2
+    assert estimate_s == 0.0
 
 
 @pytest.mark.slow
@@ -278,15 +279,15 @@ def heard(record):
 
 @contextlib.contextmanager
 def browser(folder):
-    """Headless Chromium behind its driver: call(command, what) of the WebDriver protocol."""
+    """Headless Chromium behind its driver: call(command, body) of the WebDriver protocol."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     base = [f"http://127.0.0.1:{port}/session"]
 
-    def call(command, given):
+    def call(command, body):
         request = urllib.request.Request(
-            "/".join([*base, *filter(None, [command])]), json.dumps(given).encode()
+            "/".join([*base, *filter(None, [command])]), json.dumps(body).encode()
         )
         return json.load(urllib.request.urlopen(request, timeout=60))["value"]
 
@@ -464,11 +465,11 @@ class TestSounds:
         alone, difference = sound_data(near), sound_data(near, reference)
         assert (alone["difference"], difference["difference"]) == (False, True)
         assert len(difference["flac"]) < len(alone["flac"])
-        own, base, rest = (
+        samples, base, rest = (
             soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
             for way in (alone, sound_data(reference), difference)
         )
-        assert np.array_equal(own, base + rest)
+        assert np.array_equal(samples, base + rest)
 
     def test_what_does_not_fit_is_left_out_last_wanted_first(self, record, heard, monkeypatch):
         text, left_out = player(record, heard)

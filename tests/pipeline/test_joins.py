@@ -83,12 +83,12 @@ class TestTrim:
         early = trim(np.concatenate([silence(6000), tone(30_000)]))
         assert len(early) == 30_000 + FADE
 
-    @pytest.mark.parametrize("phonemes, kept", [("as", 12_000 + 1200), ("aa", 12_000)])
-    def test_a_consonant_of_noise_fades_out_slowly(self, phonemes, kept):
+    @pytest.mark.parametrize("phonemes, length", [("as", 12_000 + 1200), ("aa", 12_000)])
+    def test_a_consonant_of_noise_fades_out_slowly(self, phonemes, length):
         faint = WORD.copy()
         faint[12_000:13_200] = tone(1200, 0.005)
         samples = JoinTrim(edges_of(DURATIONS), phonemes, first=True)(faint)
-        assert len(samples) == kept + FADE
+        assert len(samples) == length + FADE
 
     def test_a_sound_too_soft_to_find_stays_by_its_durations(self):
         soft = 0.01 * WORD

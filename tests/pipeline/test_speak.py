@@ -228,14 +228,14 @@ class TestPolish:
         assert heard[-1] - heard[0] > 2 * 7200 + 12_000 - 20
 
     def test_silence_is_trimmed_where_asked_and_from_a_stream_without_times(self, tmp_path):
-        told = SpeakOptions("Hello. [pause 1s]", checkpoint=str(DEMO_VOICE), runtime="torch")
-        whole, cut = (spoken(replace(told, trim=trim)) for trim in (None, True))
+        options = SpeakOptions("Hello. [pause 1s]", checkpoint=str(DEMO_VOICE), runtime="torch")
+        whole, cut = (spoken(replace(options, trim=trim)) for trim in (None, True))
         samples_trimmed = round(cut.report["seconds_trimmed"] * SAMPLE_RATE_HZ)
         assert len(whole.samples) - len(cut.samples) == samples_trimmed >= 18_000
-        stream, stamped = replace(told, stream="pcm"), {"timestamps": tmp_path / "t.json"}
+        stream, stamped = replace(options, stream="pcm"), {"timestamps": tmp_path / "t.json"}
         assert checked(stream).trim
         assert not checked(replace(stream, **stamped)).trim
-        refused("give one of them", checked, replace(told, trim=True, **stamped))
+        refused("give one of them", checked, replace(options, trim=True, **stamped))
 
 
 class TestLoudness:

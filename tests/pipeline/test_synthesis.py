@@ -77,8 +77,8 @@ def pipeline(longest=1200, vocoder=None, g2p=fake_g2p, vocab=VOCAB):
     return Pipeline(g2p, encoder, vocoder or FakeVocoder(), vocab, clock)
 
 
-def spoken(text, options=None, longest=1200, **given):
-    return list(pipeline(longest).speak(text, VOICE, options or SpeechOptions(), **given))
+def spoken(text, options=None, longest=1200, **arguments):
+    return list(pipeline(longest).speak(text, VOICE, options or SpeechOptions(), **arguments))
 
 
 RAW = SpeechOptions(raw=True)

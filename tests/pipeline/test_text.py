@@ -122,8 +122,8 @@ def test_every_word_is_as_g2p_says_it(dialect, every, sample):
             assert sounds == {tag: sound or "" for tag, sound in senses.items()}, word
     by_rule = [word for word, (source, _) in written.items() if source == "r" or not word.islower()]
     draw = random.Random(29)
-    said = [*draw.sample(sorted(written), sample), *draw.sample(by_rule, sample // 4), "the", "AM"]
-    for word in said:
+    words = [*draw.sample(sorted(written), sample), *draw.sample(by_rule, sample // 4), "the", "AM"]
+    for word in words:
         sounds = {sound or reader.letters(word).phonemes for sound in written[word][1].values()}
         assert said_alone(g2p, word) in sounds, word
 
@@ -170,10 +170,10 @@ def sentences(draw):
 def test_cutting_loses_nothing_and_keeps_the_limit(text, longest):
     whole = sentence(text)
     parts = list(cut(whole, longest))
-    said = "".join(part.phonemes for part in parts)
+    phonemes = "".join(part.phonemes for part in parts)
     places = [word.start for part in parts for word in part.words]
     assert max(len(part.phonemes) for part in parts) <= longest
-    assert said.replace(" ", "") == whole.phonemes.replace(" ", "")
+    assert phonemes.replace(" ", "") == whole.phonemes.replace(" ", "")
     assert places == sorted(places)
     assert parts[-1].ending == whole.ending == "sentence"
     for part in parts:
