@@ -10,8 +10,8 @@ from kokoro_ane.pipeline.text_tables import MARKED
 from tests.g2p.espeak import LANGUAGES, SENTENCES
 from tests.g2p.lines import PATTERNS, filled, sentence
 from tests.g2p.typed import FOLDER, read_lines, rows
-from training.fit_statistics import WORDS
-from training.fit_statistics import lines as prose
+from training.taught_lines import WORDS
+from training.taught_lines import lines as prose
 
 
 def lines(language, count, seed=0):

@@ -43,8 +43,9 @@ from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, windows
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
-from training.fit_statistics import ALTERATIONS, Line, Teacher, lines, vowel_held
+from training.fit_statistics import Teacher, vowel_held
 from training.fit_statistics import main as fit
+from training.taught_lines import ALTERATIONS, Line, lines
 
 TEXT = "Hello from a stream. It is said in windows."
 
