@@ -39,14 +39,15 @@ UNHEARD = str.maketrans("", "", "ˌ")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of one file: `expected` is a reading, a sound, or accepted pronunciations, as the
+    """One line of one file: `wanted` is a reading, a sound, or accepted pronunciations, as the
     class has it.
     """
 
     group: str
     dialect: str
     text: str
-    expected: str
+    # the judged hashes are of the repr, so this name stays
+    wanted: str
     word: str = ""
 
     @property
@@ -113,7 +114,7 @@ def answer(line):
     """Whether a line is read as expected, and how it is read."""
     if line.group.startswith("name"):
         phonemes = reader().phonemize(line.text).phonemes
-        return any(alike(phonemes, form) for form in line.expected.split()), phonemes
+        return any(alike(phonemes, form) for form in line.wanted.split()), phonemes
     if line.group.startswith("phrase"):  # the words of the name alone
         text = line.text.replace(f"{line.word}'s", line.word)
         start, end = text.index(line.word), text.index(line.word) + len(line.word)
@@ -122,7 +123,7 @@ def answer(line):
             for word in reader().phonemize(text).words
             if start <= word.start and word.end <= end
         )
-        return any(alike(phonemes, form) for form in line.expected.split()), phonemes
+        return any(alike(phonemes, form) for form in line.wanted.split()), phonemes
     if line.group.startswith("fragment"):
         sounds = [
             word.phonemes
@@ -130,14 +131,14 @@ def answer(line):
             if line.word in word.text.lower().split("-")
         ]
         return any(
-            line.expected.translate(UNHEARD) in sound.translate(UNHEARD) for sound in sounds
+            line.wanted.translate(UNHEARD) in sound.translate(UNHEARD) for sound in sounds
         ), " ".join(sounds)
     reading = re.sub(
         r"/( /)+", "/", " / ".join(spoken(sentence.tokens).strip() for sentence in normalized(line))
     ).strip("/ ")
     # digits may be said in groups
     forms = (reading, re.sub(rf"\b({DIGITS}) /(?= (?:{DIGITS})\b)", r"\1", reading))
-    return any(pattern(line.expected).fullmatch(f"{form.lower()} ") for form in forms), reading
+    return any(pattern(line.wanted).fullmatch(f"{form.lower()} ") for form in forms), reading
 
 
 @cache
@@ -165,7 +166,7 @@ def main(argv=None):
             counts = figures.setdefault(key, [0, 0])
             counts[0], counts[1] = counts[0] + good, counts[1] + 1
         if arguments.misses and not good and not line.judged:
-            print(f"{line.group}: {line.text!r}\n  expected {line.expected}\n  read     {reading}")
+            print(f"{line.group}: {line.text!r}\n  expected {line.wanted}\n  read     {reading}")
     for key, (good, count) in sorted(figures.items()):
         print(f"{key}: {good} of {count}, {100 * good / count:.1f} %")
     print(json.dumps({"judged_sha256": judged_hash(), **figures}))
