@@ -108,14 +108,15 @@ def part_of_a_whole(
 ) -> str | None:
     """Return why a file may not be written there though the user named it, or None: two of the
     arguments name it, or it belongs to a package, a signed folder or a checkpoint, which would no
-    longer be what its hash says. `is_record_kept`: a JSON file with hashes is not replaced either.
+    longer be what its hash says. `is_record_kept`: neither is a JSON file with hashes replaced, nor
+    the file beside it that it names.
     """
     real = Path(os.path.realpath(place))
     same = [
         key
         for key, value in arguments.items()
         for path in (value if isinstance(value, list | tuple) else [value])
-        if isinstance(path, Path) and os.path.realpath(path) == str(real)
+        if isinstance(path, Path) and _same(path, real)
     ]
     if len(same) > 1:
         return f"{' and '.join(same)} are the same file"
@@ -132,10 +133,20 @@ def part_of_a_whole(
     is_part = is_part and (home / "config.json").is_file()
     if is_part and any(path.suffix in WEIGHTS for path in home.iterdir()):
         return f"it is part of the checkpoint {home}"
-    is_record = is_record_kept and real.suffix == ".json" and real.is_file()
-    if is_record and real.stat().st_size <= MAX_TEXT_BYTES and b'sha256"' in real.read_bytes():
-        return f"{real.name} is a manifest or record, with hashes"
+    beside = real.with_suffix(".json")  # its manifest, or itself
+    is_described = is_record_kept and real.is_file() and beside.is_file()
+    if is_described and beside.stat().st_size <= MAX_TEXT_BYTES:
+        text = beside.read_bytes()
+        if b'sha256"' in text and (beside == real or f'"{real.name}"'.encode() in text):
+            return f"{beside.name} is a manifest or record, with hashes"
     return None
+
+
+def _same(one: Path, other: Path) -> bool:
+    # asked of the file system: where letters' case does not count, two spellings are one file
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return os.path.realpath(one) == str(other)
 
 
 def check_implied(target: Path, ours: Ours | None = None) -> Path:
@@ -283,8 +294,12 @@ def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
     """Return whether a full disk, or a quota, caused it; some libraries raise an OSError without a
     number, or a RuntimeError.
     """
-    is_full = shutil.disk_usage(folder).free < PROBE_BYTES and not isinstance(problem, CheckFailed)
-    return getattr(problem, "errno", None) in NO_ROOM or is_full
+    number, file = getattr(problem, "errno", None), getattr(problem, "filename", None)
+    if isinstance(problem, shutil.Error):  # a tree that could not be copied: reasons as text
+        return any(os.strerror(number) in str(problem) for number in NO_ROOM)
+    if number is not None:
+        return number in NO_ROOM and (file is None or str(file).startswith(str(folder)))
+    return not isinstance(problem, CheckFailed) and shutil.disk_usage(folder).free < PROBE_BYTES
 
 
 def _give_names(folder: Path, places: tuple[Path, ...]) -> None:

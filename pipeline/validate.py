@@ -88,14 +88,15 @@ def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
 
 def intermediates_of_ours(folder: Path) -> str | None:
     """Return why `save` did not write a folder, or None."""
+    from kokoro_ane.core.data_files import read_json
     from kokoro_ane.core.staging import strangers
-    from kokoro_ane.runtimes.registry import RUNTIMES
 
-    if not (folder / FIGURES).is_file():
+    try:
+        figures = read_json(folder / FIGURES, "no folder of this command is without it")
+        tensors = {f"{name}.npz" for name in ("upstream", *figures["intermediates"])}
+        return strangers(folder, {PICTURE, FIGURES, *tensors})
+    except (InputError, KeyError, TypeError):
         return f"it has no {FIGURES} of this command"
-    return strangers(
-        folder, {PICTURE, FIGURES, *(f"{name}.npz" for name in ("upstream", *RUNTIMES))}
-    )
 
 
 def plot(path: Path, runs: "dict[str, Intermediates]") -> None:
