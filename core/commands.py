@@ -106,11 +106,11 @@ def add_options(
             argument["add"](parser)
             continue
         flags = argument.pop("flags") or (f"--{each.name.replace('_', '-')}",)
-        group: Any = parser
-        if "exclusive" in argument:
-            exclusive = argument.pop("exclusive")
-            group = groups.setdefault(exclusive, None) or parser.add_mutually_exclusive_group()
-            groups[exclusive] = group
+        exclusive, group = argument.pop("exclusive", ""), parser
+        if exclusive:
+            if exclusive not in groups:
+                groups[exclusive] = parser.add_mutually_exclusive_group()
+            group = groups[exclusive]
         if flags[0].startswith("-"):
             argument |= {"dest": each.name, "required": each.default is MISSING}
         types = get_args(each.type) or (each.type,)
