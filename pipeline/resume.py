@@ -76,7 +76,13 @@ class ResumeState:
         """Write a finished chunk; one of the earlier run stands there already."""
         if speech.seconds:
             fields = {name: getattr(speech, name) for name in FIELDS[1:]}
-            np.savez(self.file(speech.index), phonemes=speech.chunk.phonemes, **fields)
+            path = self.file(speech.index)
+            try:
+                np.savez(path, phonemes=speech.chunk.phonemes, **fields)
+            except BaseException:
+                # what has no room, or was interrupted, is no finished chunk
+                path.unlink(missing_ok=True)
+                raise
 
     def begin(self, settings: dict[str, Any], resume: bool) -> None:
         """Remove what an earlier run left, or with `resume` check that it had the same settings.
