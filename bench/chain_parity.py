@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.figures import print_figures
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    SAMPLE_RATE_HZ,
     CommandOptions,
+    InputError,
     checkpoint_option,
+    command,
     conclude,
     option,
     parse,
 )
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
 
 FIGURES = {"vocoder_db": "waveform", "chain_db": "chain"}
 
@@ -34,13 +37,12 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     """
     import torch
 
-    from kokoro_ane.core.checks import snr_db
-    from kokoro_ane.g2p.alphabet import voice_language
-    from kokoro_ane.pipeline.intermediates import UtteranceInputs, torch_run, upstream_run
-    from kokoro_ane.pipeline.text import text_reader
+    from kokoro_ane.core import snr_db
+    from kokoro_ane.pipeline import UtteranceInputs, torch_run, upstream_run
+    from kokoro_g2p import text_reader, voice_language
 
     phonemes = next(text_reader(voice_language(voice))(text)).phonemes
-    spoken = UtteranceInputs.of(checkpoint, phonemes, checkpoint.voice(voice))
+    spoken = UtteranceInputs.from_phonemes(checkpoint, phonemes, checkpoint.voice(voice))
     # upstream's features go into our vocoder too, so that its figure is its alone
     reference = upstream_run(checkpoint, spoken, torch.float64)
     tensors = torch_run(checkpoint, spoken, torch.float64, reference)
@@ -73,8 +75,8 @@ def main(argv: list[str] | None = None) -> int:
     from rich.console import Console
     from rich.progress import track
 
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.quantize.corpus import unseen_sentences
+    from kokoro_ane.core import open_checkpoint
+    from kokoro_ane.speech import unseen_sentences
 
     texts = unseen_sentences()
     if not 1 <= options.sentences <= len(texts):

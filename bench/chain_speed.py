@@ -35,26 +35,37 @@ from typing import Any
 
 import torch
 
-from bench.figures import print_figures
-from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.commands import (
+from bench.figures import print_figures, resident_kib
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    JUDGED,
+    SAMPLE_RATE_HZ,
+    TUNING,
+    Checkpoint,
     CommandOptions,
+    InputError,
     build_option,
     checkpoint_option,
+    command,
     conclude,
     layout_option,
+    open_checkpoint,
     option,
     parse,
 )
-from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
-from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions, SynthesisStats
-from kokoro_ane.pipeline.text import chunks, text_reader
-from kokoro_ane.pipeline.upstream import has_upstreams_widths, upstream_of
-from kokoro_ane.quantize.corpus import speech_lines
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import RUNTIMES, files_of, module_of, open_runtime
-from mlprogram.benches.shared import resident_kib
+from kokoro_ane.pipeline import (
+    Pipeline,
+    Speech,
+    SpeechOptions,
+    SynthesisStats,
+    has_upstreams_widths,
+    upstream_of,
+)
+from kokoro_ane.quantize import Request
+from kokoro_ane.runtimes import RUNTIMES, files_of, module_of, open_runtime
+from kokoro_ane.speech import speech_lines
+from kokoro_g2p import chunks, text_reader
 
 MEMORY_LIMIT_MB = 50.0  # between the largest and the least peak of a runtime
 UPSTREAM = "upstream"

@@ -13,8 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kokoro_ane.core.commands import conclude
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
+from kokoro_ane.core import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude
 
 # {0}: level, {1}: checkpoint, {2}: folder of the packages
 QUANTIZE = "kokoro_ane quantize --method {0} --checkpoint {1} --build {2}"
@@ -28,7 +27,7 @@ COMMANDS = {
 
 def content(build: Path, level: str) -> list[bytes]:
     """Return program and weights of a level's package, without the version that wrote it."""
-    from mlprogram.package import open_package
+    from mlprogram import open_package
 
     parts = []
     for path in build.glob(f"*-{level}.mlpackage"):

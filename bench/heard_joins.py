@@ -17,22 +17,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.figures import print_figures
-from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    PADDED,
+    SAMPLE_RATE_HZ,
     CommandOptions,
     checkpoint_option,
+    command,
     conclude,
+    open_checkpoint,
     option,
     parse,
 )
-from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, command
-from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
-from kokoro_ane.pipeline.joins import STEP, Loudness
+from kokoro_ane.eval import MODEL_RATE_HZ, at_16_khz
+from kokoro_ane.pipeline import STEP, Loudness
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.pipeline.synthesis import Speech
+    from kokoro_ane.core import Checkpoint
+    from kokoro_ane.pipeline import Speech
 
 Speaks = Callable[[str, str], "list[Speech]"]  # text and voice to chunks
 _REPLIES = (
@@ -68,11 +70,10 @@ CUTS = {
 
 def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     """Return a function that speaks a text in a voice, by PyTorch."""
-    from kokoro_ane.g2p.alphabet import voice_language
-    from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
-    from kokoro_ane.pipeline.text import text_reader
-    from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import open_runtime
+    from kokoro_ane.pipeline import Pipeline, SpeechOptions
+    from kokoro_ane.quantize import Request
+    from kokoro_ane.runtimes import open_runtime
+    from kokoro_g2p import text_reader, voice_language
 
     opened = open_runtime("torch", Request(checkpoint, Path("build"), "fp32", PADDED))
     reader = cache(text_reader)
@@ -109,7 +110,7 @@ def silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
 
 def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     """Return how late words begin after a silence of 0.1 s or more, and end before one, in ms."""
-    from kokoro_ane.pipeline.timestamps import words_of
+    from kokoro_ane.pipeline import words_of
 
     late: dict[str, list[float]] = {"begin": [], "end": []}
     for voice in voices:
@@ -141,7 +142,7 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     """Return how many of 64 replies are recognized, in texts of eight and each alone."""
     import pocketsphinx
 
-    from kokoro_ane.eval.metrics.listeners import recognized
+    from kokoro_ane.eval import recognized
 
     decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
     grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(REPLIES)};"

@@ -10,14 +10,7 @@ Exit 0: both ship; else the exit code of `kokoro-ane quality` for the worse one.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kokoro_ane.core.commands import (
-    CommandOptions,
-    build_option,
-    checkpoint_option,
-    parse,
-)
-from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import command
+from kokoro_ane.core import PADDED, CommandOptions, build_option, checkpoint_option, command, parse
 
 
 @dataclass(frozen=True)
@@ -35,12 +28,10 @@ def main(argv: list[str] | None = None) -> int:
     import coremltools as ct
     from coremltools.optimize import coreml as cto
 
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.export import save_package
-    from kokoro_ane.core.manifest import describe_package
-    from kokoro_ane.eval.quality import main as quality
-    from kokoro_ane.quantize.locator import HALF, Request
-    from mlprogram.package import open_package
+    from kokoro_ane.core import describe_package, open_checkpoint, save_package
+    from kokoro_ane.eval import main as quality
+    from kokoro_ane.quantize import HALF, Request
+    from mlprogram import open_package
 
     checkpoint, code = open_checkpoint(options.checkpoint), 0
     parent = Request(checkpoint, options.build, HALF, PADDED).verified()

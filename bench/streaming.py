@@ -8,9 +8,7 @@ A pipe's last line is one JSON object.
 from pathlib import Path
 
 from bench.figures import print_figures
-from kokoro_ane.core.commands import conclude
-from kokoro_ane.core.contract import FRAMES_PER_SECOND, VOCODER_NAME
-from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
+from kokoro_ane.core import EXIT_GOOD, FRAMES_PER_SECOND, VOCODER_NAME, Parser, command, conclude
 
 
 @command
@@ -22,8 +20,8 @@ def main(argv: list[str] | None = None) -> int:
         "--seconds", default="3,10,30", help="lengths of utterances (default: %(default)s)"
     )
     arguments = parser.parse_args(argv)
-    from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.eval.facts import frames_of, runs_of
+    from kokoro_ane.core import open_functions
+    from kokoro_ane.eval import frames_of, runs_of
 
     rows = []
     for package in arguments.packages:

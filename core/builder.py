@@ -4,8 +4,8 @@ checked packages.
     class MyStage: ...                       # the attributes and methods below
     manifests = build(MyStage(...), Path("build"))
 
-G2P (g2p/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder (vocoder/vocoder_stage.py),
-are the instances.
+G2P (pipeline/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder
+(vocoder/vocoder_stage.py) are the instances.
 """
 
 from collections import Counter
@@ -30,6 +30,7 @@ from kokoro_ane.core.manifest import (
     package_of_ours,
     tool_versions,
 )
+from kokoro_ane.core.package_notes import write_notes
 from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from mlprogram import Program
@@ -59,13 +60,14 @@ class Kind:
     """What a stage is written as: a package, a file. `tools`: distributions that shape the bytes.
 
     `write`: the functions of a part to a path, and opened again, by contract name. `ours`: of a
-    folder, see core.staging.
+    folder, see core.staging. `annotate`: write what people read into a checked file.
     """
 
     suffix: str
     tools: tuple[str, ...]
     write: Callable[[Any, Part, Path], dict[str, Any]]
     ours: Ours | None = None
+    annotate: Callable[[Path, str, Mapping[str, Any]], None] | None = None
 
 
 class Stage(Protocol):
@@ -132,7 +134,9 @@ class PackageStage(Stage, Protocol):
         """What is done to a converted model before it is saved."""
 
 
-def build(stage: Stage, out: Path, kind: Kind | None = None, key: str = "") -> tuple[Manifest, ...]:
+def build_packages(
+    stage: Stage, out: Path, kind: Kind | None = None, key: str = ""
+) -> tuple[Manifest, ...]:
     """Write the stage's packages into `out`, or another kind of file. `key`: the hash of all that
     they are made from, by which a later build knows them.
 
@@ -162,6 +166,9 @@ def build(stage: Stage, out: Path, kind: Kind | None = None, key: str = "") -> t
                 "figures": [asdict(figure) for figure in figures],
                 "structure": {name: facts[name].as_dict() for name in part.functions},
             }
+            contract = stage.contract(part)
+            if kind.annotate:
+                kind.annotate(package, part.stage, contract)
             manifest = Manifest(
                 stage=part.stage,
                 precision=stage.precision,
@@ -171,7 +178,7 @@ def build(stage: Stage, out: Path, kind: Kind | None = None, key: str = "") -> t
                 checks=checks,
                 tools=tool_versions(kind.tools) | ({BUILD_KEY: key} if key else {}),
                 path=out / f"{part.file}.json",
-                **stage.contract(part),
+                **contract,
                 **describe_package(package),
             )
             manifest.save(aside)
@@ -190,7 +197,7 @@ def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
     return {name: Program(path, function=inside) for name, inside in part.functions.items()}
 
 
-PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours)
+PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours, write_notes)
 
 
 def current(paths: tuple[Path, ...], key: str) -> tuple[Manifest, ...]:

@@ -3,7 +3,7 @@ from packages.
 
     # or a folder, "kokoro-int8", or None for the default
     checkpoint = open_checkpoint("hexgrad/Kokoro-82M")
-    vocoder = Vocoder.of(checkpoint)                     # vocoder.decoder
+    vocoder = Vocoder.from_checkpoint(checkpoint)                     # vocoder.decoder
     checkpoint.content_sha256, checkpoint.withheld       # who it is; None: it may be released
 
 Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with
@@ -25,6 +25,7 @@ from kokoro_ane.core.config import KokoroConfig, not_releasable
 from kokoro_ane.core.data_files import check_name, sha256_of, sha256_of_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.hub import HUB_REPOSITORY, download, released_weights
+from kokoro_ane.core.staging import is_of_finder
 from kokoro_ane.core.tensor_files import by_part, plain_tensor, read_safetensors, read_tensors
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ class Identity:
     voices: Mapping[str, str]
 
     @classmethod
-    def of(cls, weights_sha256: str, config: "KokoroConfig", library: "VoiceLibrary") -> "Identity":
+    def from_library(
+        cls, weights_sha256: str, config: "KokoroConfig", library: "VoiceLibrary"
+    ) -> "Identity":
         """Read every voice. Raises InputError for one that cannot be read."""
         return cls(
             weights_sha256,
@@ -182,7 +185,9 @@ class Checkpoint:
         config = KokoroConfig.load(folder / "config.json")
         # With two files of weights it is open which one is meant.
         weight_files = sorted(
-            path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors")
+            path
+            for path in folder.glob("*")
+            if path.suffix in (".pth", ".safetensors") and not is_of_finder(path.name)
         )
         if len(weight_files) != 1:
             names = ", ".join(p.name for p in weight_files) or "none"
@@ -254,7 +259,7 @@ class Checkpoint:
     @cached_property
     def identity(self) -> Identity:
         """Hashes of weights, config and every voice."""
-        return Identity.of(self.sha256, self.config, self.library)
+        return Identity.from_library(self.sha256, self.config, self.library)
 
     @property
     def content_sha256(self) -> str:

@@ -12,20 +12,24 @@ line that says the same, which every "not built" message names; how every comman
 """
 
 import argparse
+import difflib
+import json
 import shlex
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from numbers import Integral, Real
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args
+from types import MappingProxyType, NoneType
+from typing import Any, TypeVar, get_args, get_origin
 
 from kokoro_ane.core.contract import (
     DEFAULT_LAYOUT,
     ENCODER_NAME,
+    FRAMES_PER_SECOND,
     G2P_NAME,
-    HOST,
-    MAX_PHONEMES,
     PADDED,
+    PADDED_BUCKETS,
     STREAMING,
     STREAMING_POLYNOMIAL,
     check_buckets,
@@ -37,7 +41,7 @@ from kokoro_ane.core.errors import (
     InputError,
     Parser,
 )
-from mlprogram.errors import conclude as conclude_program
+from kokoro_g2p import MAX_PHONEMES
 
 DEFAULT_BUILD, CORE_ML = Path("build"), "coreml"
 # runtimes beside Core ML that a stage can be built for
@@ -45,11 +49,12 @@ OTHER_RUNTIMES = ("onnx", "executorch", "tvm")
 # what names a layout, where it is not --layout
 LAYOUT_FLAGS = {
     DEFAULT_LAYOUT: "",
-    HOST: f"--tail {HOST}",
     STREAMING_POLYNOMIAL: "--without-sine",
 }
 REQUIRED = MISSING  # the default of an option that has to be given
 MAX_SEED = 1 << 62
+# what is taken for a flag's type in Python
+WIDER: Mapping[type, Any] = MappingProxyType({float: Real, int: Integral, tuple: (tuple, list)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +73,7 @@ def option(meaning: str, default: Any = None, *flags: str, **argument: Any) -> A
     flags: its names, where it is not `--` and the name of the field; without a dash it is
     positional. argument: further arguments of argparse's add_argument. The type follows from the
     annotation: `bool` is a switch, `bool | None` has --no- too. exclusive: the name of a group of
-    which a user may give one flag.
+    which a user may give one flag. rare: only `--help-all` shows it.
     """
     return field(default=default, metadata={"flags": flags, "help": meaning, **argument})
 
@@ -99,11 +104,13 @@ def add_options(
     for each in fields(kind):
         if not each.metadata or (names and each.name not in names):
             continue
-        argument = dict(each.metadata)
+        argument, actions = dict(each.metadata), len(parser._actions)
+        is_rare = argument.pop("rare", False)
         if each.name in choices:
             argument["choices"] = choices[each.name]
         if "add" in argument:
             argument["add"](parser)
+            _note_rare(parser, actions, is_rare)
             continue
         flags = argument.pop("flags") or (f"--{each.name.replace('_', '-')}",)
         exclusive, group = argument.pop("exclusive", ""), parser
@@ -123,6 +130,13 @@ def add_options(
             if is_shown and "default" not in argument["help"]:
                 argument["help"] += f" (default: {each.default})"
         group.add_argument(*flags, **argument)
+        _note_rare(parser, actions, is_rare)
+
+
+def _note_rare(parser: argparse.ArgumentParser, actions: int, is_rare: bool) -> None:
+    """Show the parser's actions from that number on by `--help-all` only."""
+    if is_rare and isinstance(parser, Parser):
+        parser.rare += parser._actions[actions:]
 
 
 def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
@@ -135,6 +149,37 @@ def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
     return kind(**values)
 
 
+def options_from(kind: type[Options], values: Mapping[str, Any]) -> Options:
+    """Return the options of a call in Python; a str may name a file. Raises InputError for a name
+    that there is not, and for a value of another type than the flag's.
+    """
+    types = {each.name: each for each in fields(kind)}
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in types:
+            near = difflib.get_close_matches(name, types, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            raise InputError(f"no option {name!r}{hint} There are: {', '.join(types)}")
+        hint_of: Any = types[name].type
+        kinds = [get_origin(one) or one for one in get_args(hint_of) or (hint_of,)]
+        if get_origin(hint_of) is tuple:
+            kinds = [tuple]
+        if Path in kinds and isinstance(value, str):
+            value = Path(value)
+        wide: list[Any] = [WIDER.get(one, one) for one in kinds]
+        is_switch = isinstance(value, bool)
+        if (is_switch and bool not in kinds) or not isinstance(value, tuple(wide)):
+            names = " or ".join(one.__name__ for one in kinds if one is not NoneType)
+            raise InputError(
+                f"{name} {value!r:.80} is of type {type(value).__name__}: give {names}"
+            )
+        choices = types[name].metadata.get("choices")
+        if choices and value is not None and value not in choices:
+            raise InputError(f"{name} {value!r:.80}: give {' or '.join(choices)}")
+        checked[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**checked)
+
+
 def seed_argument(text: str) -> int:
     """A seed that every generator takes, with room for the next ones: 0 to 2**62."""
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEED):
@@ -142,6 +187,13 @@ def seed_argument(text: str) -> int:
             f"{text[:40]!r} is not a whole number from 0 to {MAX_SEED}"
         )
     return int(text)
+
+
+def check_seed(seed: int) -> int:
+    """Return the seed of a call, as `seed_argument` reads it. Raises InputError."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed <= MAX_SEED:
+        raise InputError(f"seed {seed!r} is not a whole number from 0 to {MAX_SEED}")
+    return int(seed)
 
 
 def buckets_argument(text: str) -> tuple[int, ...]:
@@ -166,32 +218,31 @@ def token_buckets(text: str) -> tuple[int, ...]:
     return buckets
 
 
-def checkpoint_option() -> Any:
+def checkpoint_option(rare: bool = False) -> Any:
     """--checkpoint, the same for every command that opens one."""
     return option(
-        "folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8'"
-        " (default: the first of these two that can be had)"
+        "a folder, hexgrad/Kokoro-82M or kokoro-int8 (default: the first of these two that can be"
+        " had)",
+        metavar="NAME",
+        rare=rare,
     )
 
 
-def build_option(what: str = "folder with the packages") -> Any:
+def build_option(what: str = "folder with the packages", rare: bool = False) -> Any:
     """--build, the same for every command that reads packages."""
-    return option(what, DEFAULT_BUILD)
+    return option(what, DEFAULT_BUILD, rare=rare)
 
 
 def voice_option() -> Any:
     """--voice, the same for every command that speaks."""
-    return option(
-        "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
-        " checkpoint has it, else its first)"
-    )
+    return option("a voice, or a blend as af_heart:0.7,am_adam:0.3", metavar="NAME")
 
 
-def layout_option() -> Any:
+def layout_option(rare: bool = False) -> Any:
     """--layout, or the flag of one of its variants, the same for every command that builds or opens
     a vocoder package: one of LAYOUTS, or "" where nobody names one.
     """
-    return field(default="", metadata={"add": _add_layout_flags})
+    return field(default="", metadata={"add": _add_layout_flags, "rare": rare})
 
 
 def _add_layout_flags(parser: argparse.ArgumentParser) -> None:
@@ -201,15 +252,10 @@ def _add_layout_flags(parser: argparse.ArgumentParser) -> None:
         choices=(DEFAULT_LAYOUT, PADDED),
         default="",
         help=(
-            f"of the vocoder (default: {DEFAULT_LAYOUT}). {PADDED}: for iOS 17; the engine takes it"
-            " up to 13.5 s on M4, M5, A17 Pro and A18, up to 3.4 s on M3 and A15"
+            f"of the vocoder (default: {DEFAULT_LAYOUT}). {PADDED}: for iOS 17; the engine of M4,"
+            f" M5, A17 Pro and A18 takes it up to {PADDED_BUCKETS[-1] / FRAMES_PER_SECOND:g} s,"
+            " others' up to 2.6 s"
         ),
-    )
-    flags.add_argument(
-        "--tail",
-        dest="layout",
-        choices=(HOST,),
-        help=f"{PADDED}, but the host computes conv_post and the inverse STFT",
     )
     flags.add_argument(
         "--without-sine",
@@ -243,7 +289,7 @@ class BuildOptions(CommandOptions):
         "w8: 8-bit weights in float32 arithmetic; fp16: all 16 bits", "w8", choices=("w8", "fp16")
     )
     weights: Path | None = option(
-        "a .npz of training.g2p_network with its .json; default: the bundled one"
+        "a .npz of kokoro_g2p.training.g2p_network with its .json; default: the bundled one"
     )
     buckets: tuple[int, ...] | None = option(
         "enumerated lengths in frames, 40 a second, rising", type=buckets_argument
@@ -324,7 +370,14 @@ def conclude(
     """End a command: `exit CODE: meaning` for a person at a terminal, the report as one JSON object
     for a pipe and for --json. `meaning`: what the code says, and what to do next. Returns the code.
     """
-    return conclude_program(report, code, meaning, getattr(options, "json", False))
+    is_terminal = sys.stdout.isatty()
+    if is_terminal:
+        print(f"exit {code}: {meaning}")
+    if getattr(options, "json", False) or not is_terminal:
+        # What another encoding lacks is escaped by JSON's rules, not by Python's.
+        is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        print(json.dumps(report, ensure_ascii=not is_unicode, allow_nan=False))
+    return code
 
 
 def print_table(

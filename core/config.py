@@ -15,13 +15,13 @@ from typing import Any
 from kokoro_ane.core.contract import (
     FRAME_SAMPLES,
     HOP_SAMPLES,
-    MAX_PHONEMES,
     N_FFT,
     PROSODY_PER_FRAME,
     VOICE_SHAPE,
 )
 from kokoro_ane.core.data_files import check_name, conform, filled, read_json
 from kokoro_ane.core.errors import InputError
+from kokoro_g2p import MAX_PHONEMES
 
 # far beyond any checkpoint, far below what hangs
 MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536
@@ -187,6 +187,11 @@ class KokoroConfig:
             f"vocab holds {'nothing' if odd is None else repr(odd[:20])}: each key is one"
             " character",
         )
+
+    @property
+    def vocoder_sizes(self) -> tuple[Any, ...]:
+        """All that decides the shapes of the vocoder's weights."""
+        return self.istftnet, self.hidden_dim, self.style_dim, self.decoder
 
     @property
     def fewest_weights(self) -> int:

@@ -24,21 +24,27 @@ HARMONICS = 9  # fundamental and eight overtones
 
 VOCODER_NAME = "KokoroVocoder"
 TUNING, JUDGED, SECOND = "tuning", "judged", "second"  # sets of texts, core/data/speech
-BOTH = "both"  # the two that judge, one after the other
+CORPUS = "corpus"  # a set of the user's own (speech/own_corpus.py)
+# what judges, too, where the checkpoint holds its voices: those that no tuning saw, in their
+# languages; and what is judged once, for evidence
+VOICES, THIRD = "voices", "third"
+BOTH = "both"  # all that judge, one after the other
 # what a verdict says something of: figures alone; of a run on the device
 CLAIMS = (NUMERIC, DEVICE) = ("numeric", "device")
-PADDED, HOST = "padded", "host"  # the same with the tail on the host
+PADDED = "padded"
 STREAMING, STREAMING_POLYNOMIAL = "streaming", "streaming-poly"
 # statistics predicted, samples window by window (vocoder/streaming)
 STREAMED = (STREAMING, STREAMING_POLYNOMIAL)
-ONE_FUNCTION = (PADDED, HOST)
-LAYOUTS = (*ONE_FUNCTION, *STREAMED)
+LAYOUTS = (PADDED, *STREAMED)
 # built and opened where no layout is named and it can be (quantize/locator.py default_layout); it
 # has no name in a package's name
 DEFAULT_LAYOUT = STREAMING
 PADDED_TARGET = "iOS17"  # whose packages have one function
 # of the vocoder's programs
-FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
+FEATURES, STYLE, WAVEFORM = "features", "style", "waveform"
+# what a voice adds to the statistics that the streaming layouts predict: [1, 2R, 1, 1], means, then
+# log variances of the second stage's norms
+STATISTICS = "statistics"
 # functions of the streaming layout's package
 DECODER, UTTERANCE, WINDOW = "decoder", "utterance", "window"
 # what the generator's second stage reads
@@ -53,6 +59,9 @@ DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 
 # of the padded layout, 13.5 s: the Neural Engine of M5 takes 65,536 columns, and 546 frames have
 # 65,521 (mlprogram's rule axis-65536). A longer sentence is cut, or takes a streaming layout.
 PADDED_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 540)
+# of the streaming layouts, 20.4 s: the decoder's widest axis has 20 (B + 1) columns, and most
+# engines take 16,384
+LONGEST_BUCKET = 818
 # one minute; above that the spectrum axis passes 288,000 columns and nobody has run it
 MAX_BUCKET_FRAMES = 2400
 
@@ -130,7 +139,6 @@ ENCODER_NAME = "KokoroEncoder"
 DURATION, PROSODY = "duration", "prosody"  # functions of the encoder package
 # one style per phoneme count; columns 0:128 for the decoder, 128:256 for the prosody
 VOICE_SHAPE = (510, 1, 256)
-MAX_PHONEMES = 510  # ALBERT has 512 positions; the boundary token stands at both ends
 BOUNDARY_ID = 0  # upstream's token before and after every utterance
 PADDING_ID = -1  # of input_ids; the only flexible input of `duration` carries its own mask
 TOKEN_BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # boundary tokens included

@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.errors import CheckFailed, InputError
-from mlprogram.errors import ProgramError
-from mlprogram.files import parse_json as parse_any_json
-from mlprogram.files import read_text
 
 # of any file that a checkpoint, a package or a bundle holds: more is not read to be hashed
 LARGEST_BYTES = 1 << 32
+MAX_TEXT_BYTES = 100_000_000
+MAX_INTEGER_DIGITS = 30  # of a number in JSON: a longer one takes quadratic time
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}")
 Record = typing.TypeVar("Record")
 KINDS = {
@@ -44,17 +43,26 @@ def read_json(path: Path, missing: str, again: str = "") -> Any:
     """Parsed JSON. InputError says `missing` when there is no such file, and `again` after what is
     wrong with one that is not JSON.
 
-    Limits: those of mlprogram.files.parse_json, and its MAX_TEXT_BYTES.
+    Limits: MAX_TEXT_BYTES, and those of parse_json.
     """
     try:
         if path.is_file():
-            return parse_json(read_text(path), str(path), again)
+            return parse_json(read_text(path, again), str(path), again)
         state = "is not a file" if path.exists() else "does not exist"
-    except ProgramError as problem:
-        raise InputError(f"{problem}{again}") from None
     except OSError as problem:
         raise InputError(f"cannot read {path}: {problem.strerror}") from None
     raise InputError(f"{path} {state}: {missing}")
+
+
+def read_text(path: Path, again: str = "") -> str:
+    """UTF-8 of a file. Raises InputError for MAX_TEXT_BYTES and for other bytes."""
+    size = path.stat().st_size
+    if size > MAX_TEXT_BYTES:
+        raise InputError(f"{path}: {size} bytes, more than {MAX_TEXT_BYTES}{again}")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{path}: not UTF-8 ({problem.reason}){again}") from None
 
 
 def parse_json(
@@ -64,12 +72,22 @@ def parse_json(
     pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
     """JSON from text that nobody vouches for; `where` names it in the InputError. `pairs`: instead
-    of a dict, from its pairs.
+    of a dict, from its pairs. Limits: MAX_INTEGER_DIGITS, and the depth that Python parses.
     """
     try:
-        return parse_any_json(text, where, pairs)
-    except ProgramError as problem:
-        raise InputError(f"{problem}{again}") from None
+        return json.loads(text, parse_int=_integer, object_pairs_hook=pairs)
+    except RecursionError:
+        raise InputError(
+            f"{where} is not JSON that can be read: brackets nested too deep{again}"
+        ) from None
+    except ValueError as problem:
+        raise InputError(f"{where} is not JSON: {str(problem)[:200]}{again}") from None
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_INTEGER_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def sha256_of(path: Path) -> str:

@@ -7,31 +7,40 @@ parser, its standard streams, and one clear line for what went wrong.
 
 import argparse
 import errno
+import gc
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
+from kokoro_ane.core.extras import BASE, install_line, missing_of
 from kokoro_ane.core.process import (
     INTERRUPTED,
     NO_ROOM,
+    end_interrupted,
     interrupted_before,
     interruptible,
     temporary_files_apart,
 )
-from mlprogram.errors import one_line
+
+# the reader's own: its texts and ours fail alike
+from kokoro_g2p import InputError as InputError
+from kokoro_g2p import UtteranceTooLong as UtteranceTooLong
 
 # a missing module of these packages is a bug, any other one is not installed
-OWN_PACKAGES = ("kokoro_ane", "mlprogram", "training", "bench")
+OWN_PACKAGES = ("kokoro_ane", "kokoro_g2p", "mlprogram", "training", "bench")
 # errors in the middle of a file, of which Python does not give the name
 DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 # 3: undecided, or good and not releasable; core.commands.exit_of
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
 # errors of a standard output that takes no more
+LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not repeated
 LOST = (errno.EPIPE, errno.EBADF, errno.EIO, *NO_ROOM)
 NO_MEMORY = "there is not enough memory for this input"
 OUT_OF_MEMORY_WORDS = (
@@ -43,18 +52,33 @@ OUT_OF_MEMORY_WORDS = (
 )
 
 
-class InputError(ValueError):
-    """Bad input: the message says what was wrong, where, and what would be right."""
-
-
-class UtteranceTooLong(InputError):
-    """More phonemes or frames than one call of a model takes: the input is valid and has to be
-    split.
-    """
+_began: ContextVar[float | None] = ContextVar("began", default=None)
 
 
 class CheckFailed(RuntimeError):
     """An artifact was built, executed, and missed a limit: it is thrown away, exit code 1."""
+
+
+def require_installed(use: str, extra: str = BASE, modules: Collection[str] = ()) -> None:
+    """Raise InputError that names all modules of an extra (core/extras.py), or of `modules`, that
+    are missing, and the line that installs them.
+    """
+    if missing := missing_of(extra, modules):
+        are = "is" if len(missing) == 1 else "are"
+        raise InputError(
+            f"{use} needs {', '.join(missing)}, which {are} not installed: run"
+            f" `{install_line(missing)}`"
+        )
+
+
+class _HelpAll(argparse.Action):
+    """--help-all of a Parser."""
+
+    def __call__(self, parser: Any, *_: Any) -> None:
+        """Print the help with the rare options, and end."""
+        parser.rare.clear()
+        parser.print_help()
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,7 +91,9 @@ class Parser(argparse.ArgumentParser):
         about = " ".join((doc or "").partition("\n\n")[0].split())
         usual = {"description": about, "conflict_handler": "resolve"}
         super().__init__(prog=prog, **(usual | more))
-        self.add_argument(
+        self.rare: list[argparse.Action] = []  # what few people need
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
+        self._json = self.add_argument(
             "--json",
             action="store_true",
             default=argparse.SUPPRESS,
@@ -81,6 +107,26 @@ class Parser(argparse.ArgumentParser):
             "error: " + one_line(f"{message} (`{self.prog} --help` lists what there is)") + "\n",
         )
 
+    def format_help(self) -> str:
+        """What most people need; `--help-all` shows the rare options too."""
+        if not self.rare:
+            return super().format_help()
+        shown = {action: action.help for action in (*self.rare, self._json)}
+        for action in shown:
+            action.help = argparse.SUPPRESS
+        places = [action for action in self._get_positional_actions() if action not in shown]
+        # the flags stand below
+        self.usage = " ".join(
+            ["%(prog)s [options]"]
+            + [f"[{place.dest}]" if place.nargs == "?" else place.dest for place in places]
+        )
+        try:
+            return super().format_help() + "\n--help-all shows all options\n"
+        finally:
+            self.usage = None
+            for action, text in shown.items():
+                action.help = text
+
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)
 
@@ -91,9 +137,14 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
 
     A file that cannot be read or written, a closed or full output, too little memory, and a Python
     without the dependencies are a user's mistake too. SIGTERM ends as Ctrl-C does; where `argv` is
-    None the process ends with the command, and a second one ends it at once. The rest are bugs and
-    keep their traceback.
+    None the process ends with the command, within about a second. The rest are bugs and keep their
+    traceback.
     """
+    token = _began.set(time.perf_counter())
+    if argv is None:
+        # PyTorch's import makes half a million objects and no garbage: looking at them seven
+        # hundred at a time takes a tenth of a first sentence's processor time
+        gc.set_threshold(10_000)
     try:
         with interruptible(last=argv is None):
             try:
@@ -105,9 +156,26 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
                 pass
             # a second one is held off; what the exception kept alive, such as a progress bar, has
             # said its last
-            return _interrupted()
+            return _interrupted(argv is None)
     except KeyboardInterrupt:
-        return _interrupted()
+        return _interrupted(argv is None)
+    finally:
+        _began.reset(token)
+        if argv is None:
+            gc.freeze()  # the process ends: its memory goes back whole, and is not searched again
+
+
+def command_began() -> float:
+    """When the command that runs was called, by time.perf_counter; now, where none runs."""
+    return _began.get(None) or time.perf_counter()
+
+
+def one_line(text: str) -> str:
+    """Return `text` without characters that break a line or steer a terminal (they are written as
+    escapes), LONGEST_LINE at most.
+    """
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
 
 
 Main = TypeVar("Main", bound=Callable[..., int])
@@ -123,7 +191,9 @@ def command(main: Main) -> Main:
     return cast(Main, called)
 
 
-def _interrupted() -> int:
+def _interrupted(last: bool) -> int:
+    if last:
+        end_interrupted()
     print(f"error: {INTERRUPTED}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
@@ -150,12 +220,11 @@ def _line(problem: Exception) -> str | None:
     if no_memory(problem):
         return NO_MEMORY
     if isinstance(problem, ModuleNotFoundError):
-        is_project_module = (problem.name or "").split(".")[0] in OWN_PACKAGES
-        return (
-            None
-            if is_project_module
-            else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
-        )
+        module = (problem.name or "").partition(".")[0].replace("-", "_")
+        # mlprogram as a whole comes with an extra; a module of it does not
+        if module in OWN_PACKAGES and problem.name != "mlprogram":
+            return None
+        return f"{problem} in {sys.executable}: run `{install_line([module])}`"
     # a tree that could not be copied: (from, to, why) of each file
     if isinstance(problem, shutil.Error):
         _, place, reason = problem.args[0][0]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import PACKAGE_NAMESPACE
+from kokoro_ane.core.manifest import ITEMS, PACKAGE_NAMESPACE, items_text
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -201,23 +201,22 @@ def save_functions(models: "dict[str, ct.models.MLModel]", path: Path) -> None:
     make_reproducible(path)
 
 
+def model_file(package: Path) -> Path:
+    """Where a package's .mlmodel stands, its program and description."""
+    manifest = json.loads((package / ITEMS).read_text(encoding="utf-8"))
+    paths = (entry["path"] for entry in manifest["itemInfoEntries"].values())
+    return package / "Data" / next(path for path in paths if path.endswith(".mlmodel"))
+
+
 def make_reproducible(package: Path) -> None:
     """Take out what changes from run to run: conversion date, map order of the protobuf, random
     identifiers in Manifest.json.
     """
     with quiet_coremltools():
         from coremltools.proto import Model_pb2
-    manifest_path = package / "Manifest.json"
+    manifest_path = package / ITEMS
     manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
-    spec_path = (
-        package
-        / "Data"
-        / next(
-            e["path"]
-            for e in manifest["itemInfoEntries"].values()
-            if e["path"].endswith(".mlmodel")
-        )
-    )
+    spec_path = model_file(package)
     # A protobuf map has no order of its own: deterministic=True sorts it.
     spec = Model_pb2.Model.FromString(spec_path.read_bytes())
     metadata = spec.description.metadata.userDefined
@@ -232,4 +231,4 @@ def make_reproducible(package: Path) -> None:
         new_id[old]: entry for old, entry in manifest["itemInfoEntries"].items()
     }
     manifest["rootModelIdentifier"] = new_id[manifest["rootModelIdentifier"]]
-    manifest_path.write_text(json.dumps(manifest, indent=4, sort_keys=True), encoding="utf-8")
+    manifest_path.write_text(items_text(manifest), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Layers in (B, C, 1, S) that load upstream's state-dict keys: convolution, transposed convolution,
 AdaIN, Snake, masks.
 
-    mask = Mask.of(torch.ones(1, 1, 1, frames))
+    mask = Mask.from_values(torch.ones(1, 1, 1, frames))
     y = AdaIN1d(style_dim=128, channels=512)(x, style, mask)
 
 Three ideas: time is the last and contiguous axis; a Linear is a 1x1 convolution; whatever can be
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -54,7 +55,7 @@ class Mask(NamedTuple):
     mean: Tensor
 
     @classmethod
-    def of(cls, values: Tensor) -> "Mask":
+    def from_values(cls, values: Tensor) -> "Mask":
         return cls(values, values.mean(dim=3, keepdim=True))
 
     def upsampled(self, factor: int) -> "Mask":
@@ -75,13 +76,24 @@ def masked(x: Tensor, mask: Mask | None) -> Tensor:
     return x if mask is None else x * mask.values
 
 
+class Uninitialized(TorchFunctionMode):
+    """Within it, a new module's weights have no values yet: for one that is loaded at once."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
 def weight_norm_folded(g: Tensor, v: Tensor) -> Tensor:
     """g v / |v| with the norm over all axes but the first (torch.nn.utils.weight_norm, dim=0),
     computed in float64.
     """
-    wide = v.double()
+    wide = v.to(torch.float64, copy=True)
     norm = wide.flatten(1).norm(dim=1).view(-1, *[1] * (v.dim() - 1))
-    return (g.double() * wide / norm).to(v.dtype)
+    return wide.mul_(g.double()).div_(norm).to(v.dtype)
 
 
 class _UpstreamWeight(nn.Module):

@@ -9,7 +9,9 @@ A package without a manifest is not a package: every reader starts here.
 
 import dataclasses
 import hashlib
+import json
 import platform
+import shutil
 import uuid
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from kokoro_ane.core.commands import command_for
 from kokoro_ane.core.contract import DEFAULT_LAYOUT, LAYOUTS
 from kokoro_ane.core.data_files import check_name, filled, read_json, readable, sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import OwnFile, json_of, json_text, strangers, there
+from kokoro_ane.core.staging import OwnFile, is_of_finder, json_of, json_text, strangers, there
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -30,6 +32,7 @@ PACKAGE_TOOLS = ("torch", "coremltools", "numpy")
 # identifiers inside a package that this project wrote are made from it (core/export.py)
 PACKAGE_NAMESPACE = uuid.UUID("6f6d9a52-5d3c-4a55-9d5e-6b6f6b6f726f")
 MAX_LENGTH = 1 << 20  # frames or tokens
+ITEMS = "Manifest.json"  # of a Core ML package: which file in it is what
 FORMAT = 2  # 2: layout, functions, token lengths, compute units and alignment in every manifest
 
 
@@ -215,9 +218,7 @@ def package_of_ours(folder: Path) -> str | None:
         return "it is not a package that this command wrote"
     suffixes = (".mlmodel", ".bin", folder.suffix)
     parts = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-    return strangers(
-        folder, {"Manifest.json", *(name for name in parts if name.endswith(suffixes))}
-    )
+    return strangers(folder, {ITEMS, *(name for name in parts if name.endswith(suffixes))})
 
 
 def _is_named_beside(path: Path) -> bool:
@@ -232,7 +233,7 @@ def _has_own_identifiers(package: Path) -> bool:
     others to a package that it opens.
     """
     with suppress(InputError, KeyError, TypeError, AttributeError):
-        manifest = read_json(package / "Manifest.json", "")
+        manifest = read_json(package / ITEMS, "")
         paths = [entry["path"] for entry in manifest["itemInfoEntries"].values()]
         identifiers = [str(uuid.uuid5(PACKAGE_NAMESPACE, path)) for path in paths]
         return manifest["rootModelIdentifier"] in identifiers
@@ -246,18 +247,49 @@ def package_sha256(package: Path) -> str:
     if package.is_file():
         return sha256_of(package)
     digest = hashlib.sha256()
-    for path in sorted(p for p in package.rglob("*") if p.is_file()):
-        digest.update(
-            path.relative_to(package).as_posix().encode() + b"\0" + bytes.fromhex(sha256_of(path))
-        )
+    for path in _parts(package):
+        name = path.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + bytes.fromhex(content_sha256(path)))
     return digest.hexdigest()
+
+
+def content_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file by what it means: its bytes, but of a package's Manifest.json
+    those that items_text makes of it. coremltools adds a line break to it when it opens a package.
+    """
+    if path.name == ITEMS and path.parent.suffix == ".mlpackage":
+        with suppress(InputError):  # damaged: its bytes
+            return hashlib.sha256(items_text(read_json(path, "")).encode()).hexdigest()
+    return sha256_of(path)
+
+
+def items_text(items: Any) -> str:
+    """Return the content of a package's Manifest.json as this project writes it."""
+    return json.dumps(items, indent=4, sort_keys=True)
+
+
+def copy_package(package: Path, target: Path) -> None:
+    """Copy a package as it was written, whatever Finder or coremltools have put there since."""
+    if package.is_file():
+        shutil.copy(package, target)
+        return
+    shutil.copytree(package, target, ignore=lambda _, names: [*filter(is_of_finder, names)])
+    if (target / ITEMS).is_file():
+        text = items_text(read_json(target / ITEMS, ""))
+        (target / ITEMS).write_text(text, encoding="utf-8")
+
+
+def _parts(package: Path) -> list[Path]:
+    """Return the files of a package, in sorted order."""
+    files = (path for path in package.rglob("*") if path.is_file())
+    return sorted(path for path in files if not is_of_finder(path.name))
 
 
 def package_bytes(package: Path) -> int:
     """Return the size on disk of all files of a package."""
     if package.is_file():
         return package.stat().st_size
-    return sum(p.stat().st_size for p in package.rglob("*") if p.is_file())
+    return sum(path.stat().st_size for path in _parts(package))
 
 
 # an old one that a build replaces

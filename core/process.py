@@ -8,15 +8,13 @@ the next command where it was killed; locks; and signals.
 """
 
 import errno
-import math
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,8 +24,7 @@ from types import FrameType
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 LOCK, SCRATCH = "owner.lock", f"kokoro-ane-{os.getuid()}-"
 INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
-ONCE_S = 1.0  # a second signal within this time does not count
-AGAIN_S = 0.05  # a signal whose exception was swallowed is sent again after this time
+GRACE_S = 1.0  # for a command to clean up
 
 
 def claim_folder(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
@@ -115,6 +112,7 @@ def scratch() -> Iterator[Path]:
                 os.close(lock)
                 print(f"{left} removed: an earlier run was killed", file=sys.stderr)
     folder, release = claim_folder(parent, SCRATCH)
+    clean_at_interrupt(partial(remove_claimed, folder))
     try:
         yield folder
     finally:
@@ -148,44 +146,76 @@ def temporary_files_apart() -> Iterator[None]:
 
 
 class Interrupt:
-    """Handler of SIGINT and SIGTERM, and of the KeyboardInterrupt that nobody can catch."""
+    """Handler of SIGINT and SIGTERM. Responsibilities: 1. raise KeyboardInterrupt once, so that a
+    command cleans up; 2. of a process of its own, end it where it still runs GRACE_S later.
+    """
 
     def __init__(self) -> None:
-        self.number, self.last_s = 0, -math.inf  # the last signal, and when it came
-        self.again = threading.Timer(0.0, int)
+        self.has_come = False
+        self.cleanups: list[Callable[[], None]] = []
+        self.ended = threading.Event()
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt, but once in ONCE_S."""
-        before_s, self.number, self.last_s = self.last_s, number, time.monotonic()
-        if self.last_s - before_s >= ONCE_S:
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt at the first signal: a second one would end the cleaning up."""
+        has_come, self.has_come = self.has_come, True
+        if not has_come:
             raise KeyboardInterrupt
 
-    def unraisable(self, unraised: "sys.UnraisableHookArgs") -> None:
-        """Send the signal again where its exception was swallowed, in a destructor or in a C
-        library's callback; show every other exception.
+    def end_late(self, numbers: Collection[int], pipe: int) -> None:
+        """Wait for one of these signals, whose numbers Python writes into the pipe, then for the
+        command to end; where it does not, clean up and end the process here.
         """
-        if not issubclass(unraised.exc_type, KeyboardInterrupt):
-            sys.__unraisablehook__(unraised)
-            return
-        self.last_s = -math.inf
-        main = threading.main_thread().ident
-        self.again = threading.Timer(AGAIN_S, signal.pthread_kill, (main, self.number))
-        self.again.daemon = True
-        self.again.start()
+        with open(pipe, "rb", buffering=0) as signals:
+            while number := signals.read(1):
+                if number[0] in numbers and not self.ended.wait(GRACE_S):
+                    for clean in self.cleanups:
+                        clean()
+                    end_interrupted()
 
 
-def _at_once(_number: int, _frame: FrameType | None) -> None:
-    """End the process: everything is cleaned up and reported, and Python may wait for threads."""
+def end_interrupted() -> None:
+    """Say the line of an interrupted command and end the process, without waiting for threads or
+    for PyTorch's own end, which takes seconds.
+    """
+    # not sys.stderr: where the main thread has not come back, a library's words may be held there
+    with suppress(OSError):
+        os.write(2, f"error: {INTERRUPTED}\n".encode())
     os._exit(INTERRUPTED_CODE)
 
 
-def interrupted_before() -> None:
-    """Raise KeyboardInterrupt where one was raised and a library's callback swallowed it: what it
-    made since is not to be trusted.
-    """
+def show_unraisable(unraised: "sys.UnraisableHookArgs") -> None:
+    """Show an exception in a destructor or in a C library's callback, unless it is an interrupt."""
+    if not issubclass(unraised.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraised)
+
+
+def _interrupt() -> Interrupt | None:
     handler = signal.getsignal(signal.SIGTERM)
-    if isinstance(handler, Interrupt) and handler.number:
+    return handler if isinstance(handler, Interrupt) else None
+
+
+def clean_at_interrupt(clean: Callable[[], None]) -> None:
+    """Have `clean` called where a signal ends the process from outside the main thread."""
+    if interrupt := _interrupt():
+        interrupt.cleanups.append(clean)
+
+
+def interrupted_before() -> None:
+    """Raise KeyboardInterrupt where one was raised and a library swallowed it: what it made since
+    is not to be trusted.
+    """
+    interrupt = _interrupt()
+    if interrupt and interrupt.has_come:
         raise KeyboardInterrupt
+
+
+def has_limited_addresses() -> bool:
+    """Return whether the process may use some addresses only (`ulimit -v`); never on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 @contextmanager
@@ -193,8 +223,8 @@ def interruptible(last: bool = False) -> Iterator[None]:
     """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed
     twice, it does not break the cleaning up.
 
-    `last`: the process ends after this; once interrupted, another signal ends it at once, with the
-    same exit code.
+    `last`: the process ends after this, soon after a signal in any case: coremltools swallows
+    exceptions of any kind, and no exception reaches C code in the main thread.
     """
     usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     changed = {
@@ -203,15 +233,22 @@ def interruptible(last: bool = False) -> Iterator[None]:
     if not changed or threading.current_thread() is not threading.main_thread():
         yield
         return
-    # A KeyboardInterrupt in a destructor or a callback is swallowed: the hook sees that.
     interrupt, hook = Interrupt(), sys.unraisablehook
-    sys.unraisablehook = interrupt.unraisable
-    try:
-        for number in changed:
-            signal.signal(number, interrupt)
-        yield
-    finally:
-        interrupt.again.cancel()
-        sys.unraisablehook = hook
+    sys.unraisablehook = show_unraisable
+    with ExitStack() as held:
         for number, before in changed.items():
-            signal.signal(number, _at_once if last and interrupt.number else before)
+            held.callback(signal.signal, number, before)
+            signal.signal(number, interrupt)
+        held.callback(setattr, sys, "unraisablehook", hook)
+        # A thread reserves 70 MB of addresses. Where those are counted, OpenBLAS then finds no room
+        # for its own and tries for ever; the handlers alone have to do.
+        if last and not has_limited_addresses():
+            reader, writer = os.pipe()
+            os.set_blocking(writer, False)
+            held.callback(os.close, writer)
+            held.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(writer))
+            held.callback(interrupt.ended.set)
+            threading.Thread(
+                target=interrupt.end_late, args=(set(changed), reader), daemon=True
+            ).start()
+        yield

@@ -24,27 +24,28 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kokoro_ane.core.data_files import MAX_TEXT_BYTES, read_json
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.process import (
     NO_ROOM,
     claim_folder,
+    clean_at_interrupt,
     folder_lock,
     interrupted_before,
     lock_of_killed,
     remove_claimed,
 )
-from mlprogram.errors import ProgramError
-from mlprogram.files import MAX_TEXT_BYTES, read_json
 
 # returns why a folder or file is not this project's, or None
 Reason = Callable[[Path], str | None]
 PROBE_BYTES = 1 << 16
+KEPT_SUFFIX = ".parts"  # of a folder beside an output that is not finished: pipeline/resume.py
 PREFIX = ".staged-"  # of folders that core.staging writes in
 PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
-NOT_COUNTED = (".DS_Store",)  # the Finder's
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def json_of(*keys: str) -> OwnFile:
     """Return the rule of a file of the project that is a JSON object with these keys."""
 
     def reason(path: Path) -> str | None:
-        with suppress(ProgramError):
-            data = read_json(path)
+        with suppress(InputError):
+            data = read_json(path, "")
             if isinstance(data, dict) and data.keys() >= set(keys):
                 return None
         return f"it is no JSON object with {' and '.join(keys)}, so not one of ours"
@@ -201,9 +202,14 @@ def strangers(folder: Path, expected: Collection[str]) -> str | None:
     files = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
     for path in sorted(files):
         name = path.relative_to(folder).as_posix()
-        if name not in expected and path.name not in NOT_COUNTED:
+        if name not in expected and not is_of_finder(path.name):
             return f"it holds {name}, which was not written by this command"
     return None
+
+
+def is_of_finder(name: str) -> bool:
+    """Return whether a file is one that macOS puts beside the user's: it is part of nothing."""
+    return name == ".DS_Store" or name.startswith("._")
 
 
 @contextmanager
@@ -250,6 +256,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         parent.mkdir(parents=True, exist_ok=True)
         recover(parent)
         folder, release = claim_folder(parent, PREFIX)
+    clean_at_interrupt(partial(_remove_unless_begun, folder))
     try:
         (folder / NEW).mkdir()
         yield tuple(folder / NEW / place.name for place in places)
@@ -268,13 +275,17 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
             ) from problem
         raise
     finally:
-        # interrupted once more while names were given: the next command does that
-        if not (folder / OLD).exists():
-            remove_claimed(folder)
+        _remove_unless_begun(folder)
         release()
         with suppress(OSError):  # the first that holds something stays, and those around it
             for above in missing:
                 above.rmdir()
+
+
+def _remove_unless_begun(folder: Path) -> None:
+    """Remove what was written aside, but not while names are given: the next command does that."""
+    if not (folder / OLD).exists():
+        remove_claimed(folder)
 
 
 def discard(folder: Path) -> None:
@@ -372,6 +383,8 @@ def _recover(parent: Path) -> None:
                 begun, names = len(list(folder.iterdir())) > 1, _settle(folder)
                 remove_claimed(folder)
                 done = f"{', '.join(names)} put in place" if names else "half-written files removed"
+                kept = [path.name for path in sorted(parent.glob(f"*{KEPT_SUFFIX}"))]
+                done += f"; what is finished is kept in {', '.join(kept)}" if kept else ""
                 if begun:
                     print(f"{parent}: an earlier run was killed: {done}", file=sys.stderr)
             except InputError as problem:

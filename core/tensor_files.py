@@ -3,7 +3,10 @@
 tensors = read_tensors(Path("kokoro-v1_0.pth"))
 """
 
+import pickle
 import sys
+import zipfile
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +50,57 @@ def read_tensors(path: Path) -> Any:
 
     with _reading(path, "a PyTorch file (truncated, or not weights)"):
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+# storages of floats that NumPy has, by PyTorch's name
+STORAGES = {"DoubleStorage": "<f8", "FloatStorage": "<f4", "HalfStorage": "<f2"}
+
+
+def read_pt_array(path: Path) -> "np.ndarray":
+    """Return the tensor of a .pt file that torch.save wrote, read without PyTorch: one of floats,
+    such as a voice; a view, whose shape may be any. Raises InputError: anything else.
+    """
+    import numpy as np
+
+    def rebuilt(stored: Any, offset: int, size: Any, stride: Any, *_: Any) -> np.ndarray:
+        """What PyTorch calls _rebuild_tensor_v2."""
+        last = offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True))
+        if min(offset, *size, *stride) < 0 or last >= len(stored):
+            raise ValueError("its shape is larger than what it holds")
+        steps = [step * stored.itemsize for step in stride]
+        view: np.ndarray = np.lib.stride_tricks.as_strided(stored[offset:], size, steps)
+        return view
+
+    allowed: dict[tuple[str, str], Any] = {
+        ("torch._utils", "_rebuild_tensor_v2"): rebuilt,
+        ("collections", "OrderedDict"): OrderedDict,
+        **{("torch", name): dtype for name, dtype in STORAGES.items()},
+    }
+
+    class Reader(pickle.Unpickler):
+        """Calls nothing but what is allowed."""
+
+        def find_class(self, module: str, name: str) -> Any:
+            if (module, name) not in allowed:
+                raise pickle.UnpicklingError(f"it holds {module}.{name}")
+            return allowed[module, name]
+
+        def persistent_load(self, key: Any) -> np.ndarray:
+            _, dtype, name, _, count = key
+            entry = archive.getinfo(f"{folder}data/{name}")
+            # PyTorch compresses nothing: what is read is no larger than the file
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise ValueError("its numbers are compressed")
+            return np.frombuffer(archive.read(entry), dtype, count)
+
+    with _reading(path, "a PyTorch file of one tensor"), zipfile.ZipFile(path) as archive:
+        (index,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+        folder = index.removesuffix("data.pkl")
+        with archive.open(index) as stream:
+            tensor = Reader(stream).load()
+        if not isinstance(tensor, np.ndarray):
+            raise ValueError(f"it holds a {type(tensor).__name__}")
+        return tensor
 
 
 def plain_tensor(value: Any, where: str) -> "Tensor":

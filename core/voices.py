@@ -9,7 +9,9 @@ the prosody.
 
 import difflib
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,34 +21,78 @@ import numpy as np
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.data_files import NAME
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.tensor_files import plain_tensor, read_npy, read_tensors
+from kokoro_ane.core.hub import released
+from kokoro_ane.core.tensor_files import plain_tensor, read_npy, read_pt_array, read_tensors
+from kokoro_g2p import voice_language
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SUFFIXES = (".pt", ".bin", ".npy")  # read in this order when a folder has one voice twice
 DEFAULT_VOICE = "af_heart"  # as of upstream
+_PART = re.compile(
+    r"\s*(?P<name>[^\s:()]+)\s*(?::\s*(?P<colon>[^()]*?)|\(\s*(?P<brackets>[^()]*?)\s*\))?\s*"
+)
+ALL_VOICES = "python -m kokoro_ane.core.kokoro_int8 --voices all"
+SHORT, LONG = 80, 300  # phonemes: 4 and 14 seconds
 BIN_BYTES = 4 * math.prod(VOICE_SHAPE)  # raw float32, little-endian
 
 
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """Who speaks. pack [510, 1, 256] float32: one style for each count of phonemes. statistics [2,
+    2R] float32: what the voice adds to the statistics that a layout predicts, at the style of
+    SHORT phonemes, and how that changes up to the style of LONG; no columns where a layout
+    measures them.
+    """
+
+    pack: np.ndarray
+    statistics: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
+
+    def statistics_for(self, phonemes: int) -> np.ndarray:
+        """What is added in an utterance of so many phonemes: [2R] float32."""
+        base, slope = self.statistics
+        if not base.size:
+            return base
+        added: np.ndarray = base + np.float32(style_path(self.pack)[phonemes - 1]) * slope
+        return added
+
+
+def style_path(pack: np.ndarray) -> np.ndarray:
+    """How far the decoder's style of each row lies on the line from that of SHORT phonemes (0) to
+    that of LONG (1): [510] float64. A voice's rows lie near this line.
+    """
+    rows = pack[:, 0, : VOICE_SHAPE[-1] // 2].astype(np.float64)
+    line = rows[LONG - 1] - rows[SHORT - 1]
+    length = float(line @ line)
+    # a voice of one style for every length has no line
+    along: np.ndarray = (rows - rows[SHORT - 1]) @ line / (length or 1.0)
+    return along
+
+
 def parse_blend(text: str) -> tuple[tuple[str, float], ...]:
-    """Return names and weights that sum to 1 of 'af_heart:0.7,am_adam:0.3'; without weights all
-    count the same.
+    """Return names and weights that sum to 1 of 'af_heart:0.7,am_adam:0.3', or as Kokoro-FastAPI
+    writes it, 'af_heart(7)+am_adam(3)'; without weights all count the same.
 
     Raises InputError for an empty part, a name given twice, and a weight that is not a positive
     number.
     """
+    if not isinstance(text, str):
+        raise InputError(f"voice {text!r} is of type {type(text).__name__}: give a name")
     weights: dict[str, float] = {}
-    for part in text.split(","):
-        name, colon, weight = (word.strip() for word in part.partition(":"))
+    for part in re.split("[,+]", text):
+        match = _PART.fullmatch(part)
+        name = match["name"] if match else ""
+        weight = (match["colon"], match["brackets"]) if match else ("",)
         try:
-            value = float(weight) if colon else 1.0
+            value = float(next((one for one in weight if one is not None), 1))
         except ValueError:
             value = math.nan
-        if not name or not 0 < value < math.inf:
+        if not 0 < value < math.inf:
+            whole = f"voice blend {text!r}: {part.strip()!r}" if text.strip() else f"voice {text!r}"
             raise InputError(
-                f"voice blend {text!r}: {part.strip()!r} is not NAME or NAME:WEIGHT with a weight"
-                " above 0, as in af_heart:0.7,am_adam:0.3"
+                f"{whole} is not NAME or NAME:WEIGHT with a weight above 0, as in"
+                " af_heart:0.7,am_adam:0.3 or af_heart(7)+am_adam(3)"
             )
         if name in weights:
             raise InputError(f"voice blend {text!r} names {name!r} twice: give it one weight")
@@ -85,7 +131,7 @@ class VoiceLibrary:
         """
         if not self.names:
             raise InputError(f"{self.folder} holds no voice")
-        name = text or (DEFAULT_VOICE if DEFAULT_VOICE in self.names else self.names[0])
+        name = check_voice(text, self.names, str(self.folder))
         return name, self.blend(name)
 
     def blend(self, text: str) -> np.ndarray:
@@ -104,11 +150,39 @@ class VoiceLibrary:
         path = next((path for path in places if path.is_file()), None)
         if path is not None:
             return read_pack(path)
-        near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise InputError(
-            f"no voice {name!r} in {self.folder}{hint} There are: {', '.join(self.names) or 'none'}"
-        )
+        raise _unknown(name, self.names, str(self.folder))
+
+
+def speakers(language: str, names: Collection[str]) -> list[str]:
+    """Those of `names` that speak a language (us, gb, es, ...) by their names, sorted."""
+    return sorted(name for name in names if voice_language(name) == language)
+
+
+def no_speaker(language: str, place: str) -> str:
+    """A sentence on a language that no voice of `place` speaks, with those of Kokoro's 54."""
+    listed = ", ".join(speakers(language, released()[0]["voices"]))
+    return f"no voice of {place} speaks {language}; `{ALL_VOICES}` adds {listed} to kokoro-int8"
+
+
+def check_voice(text: str | None, names: Collection[str], place: str) -> str:
+    """The name of a voice or blend of which all parts are among `names`; None: the default's.
+    Raises InputError, with near names and the list. `place`: where they are.
+    """
+    if text is None:
+        return DEFAULT_VOICE if DEFAULT_VOICE in names else min(names)
+    for name, _ in parse_blend(text):
+        if name not in names:
+            raise _unknown(name, names, place)
+    return text
+
+
+def _unknown(name: str, names: Collection[str], place: str) -> InputError:
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    if any(name in entry["voices"] for entry in released()):
+        hint = f"; it is one of Kokoro's 54, which `{ALL_VOICES}` adds to kokoro-int8."
+    listed = ", ".join(sorted(names)) or "none"
+    return InputError(f"no voice {name!r} in {place}{hint} There are: {listed}")
 
 
 def read_pack(path: Path) -> np.ndarray:
@@ -134,10 +208,9 @@ def _require_shape(pack: "np.ndarray | Tensor", path: Path) -> None:
 
 def _read_pt(path: Path) -> np.ndarray:
     if find_spec("torch") is None:
-        raise InputError(
-            f"{path} is read by PyTorch, which is not installed: put {path.stem}.bin beside it, or"
-            " `pip install torch`"
-        )
+        array = read_pt_array(path)
+        _require_shape(array, path)
+        return np.ascontiguousarray(array, np.float32)
     import torch
 
     pack = read_tensors(path)

@@ -18,16 +18,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
     REQUIRED,
+    SAMPLE_RATE_HZ,
     CommandOptions,
+    InputError,
     build_option,
+    command,
     conclude,
     option,
     parse,
 )
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 
 DOCS = Path(__file__).resolve().parent
 PICTURES, SAMPLES = DOCS / "pictures", DOCS / "samples"
@@ -199,11 +201,10 @@ def render_recordings(build: Path) -> list[Path]:
     """Write docs/samples: one judged sentence, rendered by each of RECORDINGS."""
     import soundfile
 
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.eval.execution import DECLARED, opened
-    from kokoro_ane.eval.reference import Reference, judged_clips
-    from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.vocoder.render import render_reference
+    from kokoro_ane.core import open_checkpoint
+    from kokoro_ane.eval import DECLARED, Reference, judged_clips, opened
+    from kokoro_ane.quantize import Request
+    from kokoro_ane.vocoder import render_reference
 
     checkpoint = open_checkpoint("kokoro-int8")
     reference = Reference(checkpoint, seed=0)

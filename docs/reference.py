@@ -20,8 +20,7 @@ from typing import get_type_hints
 import kokoro_ane
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.cli import main as kokoro_ane_command
-from kokoro_ane.core.commands import conclude
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
+from kokoro_ane.core import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude
 
 PAGE = Path(__file__).resolve().parent / "reference.md"
 WIDTH = "100"
@@ -85,7 +84,7 @@ def manifest_fields() -> Iterator[str]:
 
 def gates() -> Iterator[str]:
     """Yield every limit of the vocoder's levels, with its reason."""
-    from kokoro_ane.eval.gates import COMMON, FP16_ONLY
+    from kokoro_ane.eval import COMMON, FP16_ONLY
 
     yield "## Gates\n"
     yield "| gate | limit | reason |\n| --- | --- | --- |"
@@ -105,9 +104,10 @@ def helps() -> Iterator[str]:
     os.environ["COLUMNS"] = WIDTH
     try:
         for verb in COMMANDS:
+            flag = "--help" if verb == "g2p" else "--help-all"  # the reader has a parser of its own
             out = io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-                kokoro_ane_command([verb, "--help"])
+                kokoro_ane_command([verb, flag])
             yield f"### kokoro-ane {verb}\n\n```text\n{out.getvalue().rstrip()}\n```\n"
     finally:
         if before is None:

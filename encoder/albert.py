@@ -15,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.config import PlbertConfig
-from kokoro_ane.core.layers import Modules
+from kokoro_ane.core import Modules, PlbertConfig
 
 # AlbertConfig's defaults, which upstream does not change
 EMBEDDING_SIZE, TOKEN_TYPES, NORM_EPSILON = 128, 2, 1e-12

@@ -11,23 +11,23 @@ padded, or a built package. This file imports NumPy alone, for runtimes that nee
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     BOUNDARY_ID,
     DURATION,
     DURATIONS,
     ENERGY,
+    EQUAL,
     F0_HZ,
     FRAMES,
     FRAMES_PER_SECOND,
     HIDDEN,
     INPUT_IDS,
-    MAX_PHONEMES,
     MAX_SPEED,
     MIN_SPEED,
     PADDING_ID,
@@ -36,11 +36,18 @@ from kokoro_ane.core.contract import (
     SPEED,
     STYLE,
     TEXT,
+    InputError,
+    KokoroConfig,
+    Step,
+    Tensors,
+    UtteranceTooLong,
     bucket_for,
+    computed,
+    require_shape,
+    run_steps,
+    style_row,
 )
-from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import EQUAL, Step, Tensors, computed, require_shape, run_steps
-from kokoro_ane.core.voices import style_row
+from kokoro_g2p import MAX_PHONEMES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,6 +79,8 @@ def input_ids(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
 
 def check_speed(speed: float) -> float:
     """Return `speed`, where 1 is the voice's own pace and 2 twice as fast. Raises InputError."""
+    if isinstance(speed, bool) or not isinstance(speed, Real):
+        raise InputError(f"speed {speed!r} is of type {type(speed).__name__}: give a number")
     if not math.isfinite(speed) or not MIN_SPEED <= speed <= MAX_SPEED:
         raise InputError(
             f"speed {speed} is outside {MIN_SPEED:g} to {MAX_SPEED:g}: 1 is the voice's own pace, 2"
@@ -90,7 +99,7 @@ class AlignmentLimits:
     total_frames: int
 
     @classmethod
-    def of(cls, config: KokoroConfig, longest_bucket: int) -> "AlignmentLimits":
+    def from_config(cls, config: KokoroConfig, longest_bucket: int) -> "AlignmentLimits":
         """The projection's largest sum at the slowest speed, and the longest frame bucket."""
         return cls(int(config.max_dur / MIN_SPEED), longest_bucket)
 
@@ -351,7 +360,7 @@ class Encoded:
     energy: "Tensor"
 
     @classmethod
-    def of(cls, tensors: Tensors) -> "Encoded":
+    def from_tensors(cls, tensors: Tensors) -> "Encoded":
         """From the steps' tensors."""
         import torch
 
@@ -383,4 +392,4 @@ def encode(
         "speed": np.array([check_speed(speed)], np.float32),
     }
     inputs |= {} if durations is None else {"durations": durations.astype(np.int64)}
-    return Encoded.of(run_steps(FROM_IDS, SimpleNamespace(encoder=backend), inputs))
+    return Encoded.from_tensors(run_steps(FROM_IDS, SimpleNamespace(encoder=backend), inputs))

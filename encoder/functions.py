@@ -1,7 +1,7 @@
 """The encoder in PyTorch: upstream's four parts before the decoder under its keys (ALBERT, the
 prosody predictor, the text encoder), cut into the two functions that are exported, at any padding.
 
-    functions = torch_functions(Encoder.of(checkpoint))
+    functions = torch_functions(Encoder.from_checkpoint(checkpoint))
     durations, hidden, text = functions.duration(input_ids, style, speed)
 
 encoder/encoder_steps.py runs them, or the same functions of a built package. Source: upstream
@@ -10,15 +10,26 @@ utterance and 0 in the padding. Upstream carries the style along in `d` and `en`
 at every step, so here it is joined where an LSTM reads it.
 """
 
+import copy
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, PADDING_ID
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.layers import AdainResBlk1d, Conv, Mask, Modules
+from kokoro_ane.core import (
+    DEFAULT_BUCKETS,
+    PADDING_ID,
+    AdainResBlk1d,
+    Checkpoint,
+    Conv,
+    InputError,
+    KokoroConfig,
+    Mask,
+    Modules,
+    Uninitialized,
+)
 from kokoro_ane.encoder.albert import Albert
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, Functions
 from kokoro_ane.encoder.lstm import PrefixLSTM
@@ -172,11 +183,12 @@ class Encoder(nn.Module):
         self.text_encoder = TextEncoder(config)
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "Encoder":
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "Encoder":
         """The checkpoint's encoder in float32. Raises InputError with the name of a part that the
         checkpoint lacks.
         """
-        encoder = cls(checkpoint.config)
+        with Uninitialized():
+            encoder = cls(checkpoint.config)
         # A checkpoint of the vocoder alone lacks these parts, and its user wants to know which.
         for name in PARTS:
             try:
@@ -274,7 +286,10 @@ class F0Predictor(nn.Module):
             .transpose(1, 2)
             .unsqueeze(2)
         )
-        column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])  # [1, S, 1, 1]
+        column, mask = (
+            style.unsqueeze(2).unsqueeze(3),
+            Mask.from_values(frames[:, -1:]),
+        )  # [1, S, 1, 1]
         return self.curve(x, column, mask), x, column, mask
 
 
@@ -299,12 +314,30 @@ def torch_functions(encoder: Encoder) -> Functions:
     return Functions(DurationFunction(encoder).eval(), ProsodyFunction(encoder).eval())
 
 
+def exact_functions(encoder: Encoder) -> Functions:
+    """Both functions in float64, which share no rounding with what is checked. Compressed weights
+    are unpacked first.
+    """
+    wide = copy.deepcopy(encoder)
+    for module in list(wide.modules()):
+        if parametrize.is_parametrized(module):
+            compressed = cast(nn.ModuleDict, module.parametrizations)
+            weights = {name: getattr(module, name).detach() for name in compressed}
+            # A copy shares its class, on which PyTorch puts the weights' properties, with the
+            # original: remove_parametrizations would take them from that one, too.
+            del module.parametrizations
+            module.__class__ = type(module).__bases__[0]
+            for name, weight in weights.items():
+                setattr(module, name, nn.Parameter(weight, requires_grad=False))
+    return torch_functions(wide.double())
+
+
 def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
-    """The checkpoint's encoder in PyTorch. Raises InputError as Encoder.of."""
-    return torch_backend(Encoder.of(checkpoint), checkpoint.config)
+    """The checkpoint's encoder in PyTorch. Raises InputError as Encoder.from_checkpoint."""
+    return torch_backend(Encoder.from_checkpoint(checkpoint), checkpoint.config)
 
 
 def torch_backend(encoder: Encoder, config: KokoroConfig) -> EncoderBackend:
     """The encoder in PyTorch at exact length, for utterances that the longest bucket holds."""
-    limits = AlignmentLimits.of(config, DEFAULT_BUCKETS[-1])
+    limits = AlignmentLimits.from_config(config, DEFAULT_BUCKETS[-1])
     return EncoderBackend(torch_functions(encoder), limits)

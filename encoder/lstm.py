@@ -19,7 +19,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import replace_module
+from kokoro_ane.core import replace_module
 
 # sigmoid(-1e4 + anything a gate sums up to) is 0 in fp16, fp32 and fp64; fp16 holds it
 CLOSED_GATE = 1e4

@@ -1,5 +1,5 @@
 """Judgement: speech metrics on the executed package against the fp32 PyTorch render."""
 
-# What is judged: the stages differ in what they render, in their gates and in their natural
-# variation.
-VOCODER, ENCODER, PRODUCT = STAGES = ("vocoder", "encoder", "product")
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kokoro_ane.quantize.level import Pair
-from mlprogram.examine.profile import open_program
+from kokoro_ane.quantize import Pair
+from mlprogram import open_program
 
 # of the error along over that across: 2.4 at most in eleven built levels, where 4 is 4 % of scale
 # in w8 and a third in p4

@@ -27,7 +27,8 @@ from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import VocoderComparison
 from kokoro_ane.eval.report_figures import whole_of
 from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.pipeline.decision_file import FORMAT, PRODUCT_FORMAT
+from kokoro_ane.pipeline import FORMAT, PRODUCT_FORMAT
+from kokoro_ane.speech import Utterance
 
 OTHER_SEED = "fp32, another noise seed"
 LEAST_PESQ = 0.005  # what two decimals do not show
@@ -153,7 +154,8 @@ def natural_spread(context: JudgeContext) -> dict[str, float | None]:
     under "NAME_worst" the worst.
     """
     comparison = VocoderComparison(context.reference)
-    figures = [comparison.natural(clip).figures for clip in context.clips]
+    clips = [clip for clip in context.clips if isinstance(clip, Utterance)]
+    figures = [comparison.natural(clip).figures for clip in clips]
     names = [name for name in figures[0] if name in METRICS]
     return {name: statistic(name, MEAN, figures) for name in names} | {
         f"{name}_worst": statistic(name, WORST, figures) for name in names

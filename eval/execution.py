@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,10 +30,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from kokoro_ane.core.contract import FRAMES_PER_SECOND
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.core import FRAMES_PER_SECOND, InputError, Manifest
 from kokoro_ane.eval.natural import MEASURED
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
@@ -45,14 +42,23 @@ from kokoro_ane.eval.renditions import (
     Reader,
     Subject,
     VocoderSubject,
+    spoken_within,
 )
-from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
+from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.runtimes import (
+    DEFAULT_RUNTIME,
+    RUNTIMES,
+    is_settled,
+    module_of,
+)
+from kokoro_ane.speech import Clip, SpokenLine, Utterance, settle
 
 DECLARED = "declared"
 THREADS = "OMP_NUM_THREADS"
 # A worker may die by chance, or for want of memory; a clip that kills every worker would end none.
 MOST_LOSSES = 3
+# workers with a reference in which nothing is open, and so many threads each
+StartWorkers = Callable[[Reference, int], Executor]
 
 
 @dataclass(frozen=True)
@@ -161,17 +167,17 @@ class ClipBench:
         # late: the executed package of a vocoder needs none of what is imported below
         reader = None
         if execution.level:
-            from kokoro_ane.encoder.functions import torch_backend
-            from kokoro_ane.quantize.compress import LevelFile
+            from kokoro_ane.encoder import torch_backend
+            from kokoro_ane.quantize import LevelFile
 
             checkpoint, stage = self.reference.checkpoint, execution.stage
-            level = LevelFile.of(execution.level, checkpoint, manifest.parent, stage)
+            level = LevelFile.for_level(execution.level, checkpoint, manifest.parent, stage)
             if stage == ENCODER:
                 backend = torch_backend(level.network, checkpoint.config)
                 return EncoderSubject(Reader(self.reference, backend))
             return VocoderSubject(self.reference, level.render)
         if execution.encoder:
-            from kokoro_ane.encoder.encoder_stage import EncoderPackage
+            from kokoro_ane.encoder import EncoderPackage
 
             package = EncoderPackage(execution.encoder, execution.precision)
             reader = Reader(self.reference, package.backend)
@@ -179,14 +185,14 @@ class ClipBench:
                 return EncoderSubject(reader)
         vocoder = opened(manifest, execution.precision)
         if reader and execution.stage == PRODUCT:
-            return ProductSubject(reader, vocoder.render)
-        return VocoderSubject(self.reference, vocoder.render, reader)
+            return ProductSubject(reader, vocoder.render, vocoder.predictor)
+        return VocoderSubject(self.reference, vocoder.render, reader, vocoder.predictor)
 
     def measured(
-        self, clip: Utterance, manifest: Path, execution: Execution
+        self, clip: Clip, manifest: Path, execution: Execution, longest: int
     ) -> tuple[ClipResult, float]:
         """Measure one clip; the seconds that it took, without the opening of models. Packages stay
-        open until others are judged.
+        open until others are judged. longest: frames that they take, for a line of a corpus.
         """
         # Packages of another level are closed first: fourteen open ones took 6 GB.
         key = manifest, execution
@@ -194,8 +200,19 @@ class ClipBench:
             comparison = COMPARISONS[execution.stage](self.reference)
             self._open = {key: (comparison, self.subject(manifest, execution))}
         start = time.monotonic()
-        result = judge_clip(*self._open[key], clip)
+        if isinstance(clip, SpokenLine):
+            # nothing of a line is kept: ten thousand would fill the memory
+            utterance = spoken_within(clip, execution.stage, longest, self.reference)
+            result = replace(judge_clip(*self._open[key], utterance), id=clip.id)
+            self.reference.forget(utterance)
+        else:
+            result = judge_clip(*self._open[key], clip)
         return result, time.monotonic() - start
+
+    def settle(self, voices: Sequence[str]) -> None:
+        """Measure what these voices add to predicted statistics, and keep it."""
+        checkpoint = self.reference.checkpoint
+        settle(checkpoint, {voice: checkpoint.library.blend(voice) for voice in voices})
 
     def keep_natural(self, task: tuple[str, Utterance]) -> None:
         """Measure the natural variation of a stage and a clip, and write it where the reference's
@@ -213,8 +230,13 @@ def start_worker(reference: Reference, threads: int) -> None:
     """Prepare a worker process. It ignores Ctrl-C: the parent ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    open_bench(reference, threads)
+
+
+def open_bench(reference: Reference, threads: int) -> None:
+    """Let this process measure with a reference from now on."""
     torch.set_num_threads(threads)
-    _BENCHES.append(ClipBench(reference))
+    _BENCHES[:] = [ClipBench(reference)]
 
 
 def _end_with_parent() -> None:
@@ -257,13 +279,18 @@ class Workers:
     3. end them, whatever happens.
     """
 
-    def __init__(self, reference: Reference, count: int) -> None:
+    def __init__(
+        self, reference: Reference, count: int, started: StartWorkers | None = None
+    ) -> None:
         """`count`: how many clips are measured at once. `reference` is this process's, which
-        measures itself where there is one worker.
+        measures itself where there is one worker. `started`: starts other workers than local
+        processes (eval/cluster.py).
         """
-        self.count = count
+        self.count, self._start = count, started
         self._bench = ClipBench(reference)
-        self._executor: Executor | None = None
+        self._executor: Executor | None = self._started() if started else None
+        if isinstance(number := getattr(self._executor, "count", None), int):
+            self.count = number
         self._abandoned = False  # whether clips are in work whose results are not needed
 
     def __enter__(self) -> Self:
@@ -278,17 +305,39 @@ class Workers:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def measure(
-        self, manifest: Path, execution: Execution, clips: Sequence[Utterance]
-    ) -> Generator[tuple[Utterance, tuple[ClipResult, float]], None, None]:
+        self,
+        manifest: Path,
+        execution: Execution,
+        clips: Sequence[Clip],
+        longest: int = 0,
+    ) -> Generator[tuple[Clip, tuple[ClipResult, float]], None, None]:
         """Start the clips in their order; yield each with its figures and seconds when it is done.
         A caller that closes the generator leaves the rest unmeasured.
         """
-        if 1 in (self.count, len(clips)):
+        if self._start is None and 1 in (self.count, len(clips)):
             for clip in clips:
-                yield clip, self._bench.measured(clip, manifest, execution)
+                yield clip, self._bench.measured(clip, manifest, execution, longest)
         else:
-            call = partial(ClipBench.measured, manifest=manifest, execution=execution)
+            call = partial(
+                ClipBench.measured, manifest=manifest, execution=execution, longest=longest
+            )
             yield from self._handed_out(call, clips)
+
+    def settle(self, clips: Sequence[Clip]) -> None:
+        """Settle the voices that nobody has settled, each once, before clips ask for them."""
+        if self._start:
+            # each host of a cluster settles what its clips ask for: they share no cache
+            return
+        checkpoint = self._bench.reference.checkpoint
+        voices = sorted({clip.voice for clip in clips})
+        unsettled = [voice for voice in voices if not is_settled(checkpoint, voice)]
+        shares = [unsettled[place :: self.count] for place in range(self.count)]
+        if self.count == 1 or len(unsettled) < 2:
+            self._bench.settle(unsettled)
+        else:
+            print(f"{len(unsettled)} voices are settled first", file=sys.stderr)
+            for _ in self._handed_out(ClipBench.settle, shares):
+                pass
 
     def natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[object]:
         """Measure the natural variation of these stages and clips; yield once for each that is
@@ -307,12 +356,18 @@ class Workers:
                 self._executor.submit(in_worker, call, item): place for place, item in left.items()
             }
             broken = False
+            lost = (
+                BrokenProcessPool,
+                CancelledError,
+                getattr(self._executor, "lost", BrokenProcessPool),
+            )
             try:
                 for done in as_completed(tasks):
-                    if isinstance(done.exception(), BrokenProcessPool):
+                    try:
+                        result = done.result()
+                    except lost:
                         broken = True
                         continue
-                    result = done.result()
                     yield left.pop(tasks[done]), result
             finally:
                 self._abandoned |= any(not task.cancel() and not task.done() for task in tasks)
@@ -337,6 +392,8 @@ class Workers:
             checkpoint=replace(reference.checkpoint),
             variations=replace(reference.variations),
         )
+        if self._start:
+            return self._start(fresh, torch.get_num_threads())
         context = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(
             self.count, context, start_worker, (fresh, torch.get_num_threads())

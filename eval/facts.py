@@ -10,14 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_ane.core.checks import open_functions
-from kokoro_ane.core.contract import DECODER, FEATURES, UTTERANCE, WINDOW
-from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.runtimes.registry import PACKAGE, RUNTIMES
-from mlprogram.examine.placement import forecast_placement
-from mlprogram.examine.profile import OpenProgram, Profile, profile_program
-from mlprogram.examine.rules import load_rules
-from mlprogram.examine.storage import Storage
+from kokoro_ane.core import DECODER, FEATURES, UTTERANCE, WINDOW, Manifest, open_functions
+from kokoro_ane.runtimes import PACKAGE, RUNTIMES
+from mlprogram import OpenProgram, Profile, Storage, forecast_placement, load_rules, profile_program
 
 # two seconds: the shape that placement is forecast for, where the package has it
 FORECAST_FRAMES = 80
@@ -47,9 +42,7 @@ def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Prof
     """
 
     def nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:
-        enumerated = any(len(spec.shapes) > 1 for spec in program.inputs.values())
-        choices = program.all_shapes() if enumerated else [program.shapes({})]
-        return min(choices, key=lambda shapes: abs(frames_of(shapes) - frames))
+        return min(program.all_shapes(), key=lambda shapes: abs(frames_of(shapes) - frames))
 
     def run(name: str, frames: int, count: int = 1) -> tuple[Profile, int]:
         return profile_program(programs[name], nearest(programs[name], frames)), count
@@ -60,7 +53,7 @@ def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Prof
     # What the statistics are measured over is run whole; only what is longer runs in windows.
     if frames <= frames_of(programs[UTTERANCE].all_shapes()[-1]):
         return [run(DECODER, frames), run(UTTERANCE, frames)]
-    from kokoro_ane.vocoder.streaming.streaming_package import windows
+    from kokoro_ane.vocoder import windows
 
     sizes = tuple(frames_of(shapes) for shapes in programs[WINDOW].all_shapes())
     counts = Counter(window.frames for window in windows(frames, sizes, early=False))
@@ -119,7 +112,7 @@ def initializer_bytes(path: Path) -> dict[str, int]:
     """Bytes of an .onnx file's weights by kind of number; of a folder, over its files."""
     import onnx
 
-    from kokoro_ane.runtimes.onnx.onnx_file import files_in
+    from kokoro_ane.runtimes import files_in
 
     stored = Counter[str]()
     for file in files_in(path):

@@ -11,9 +11,9 @@ them; docs/reference.md states the vocoder's.
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kokoro_ane.core.contract import DEFAULT_LAYOUT, STREAMED
-from kokoro_ane.eval import ENCODER, VOCODER
+from kokoro_ane.core import DEFAULT_LAYOUT, STREAMED
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, ZERO
+from kokoro_ane.eval.subjects import ENCODER, VOCODER
 
 MEAN, WORST = "mean", "worst"  # over clips
 FEWEST_CLIPS, FEWEST_VOICES = 24, 3
@@ -341,9 +341,9 @@ ENCODER_GATES = (
 # neighbouring style row with another noise seed. No waveform gate can judge a product: such a row
 # moves MCD further than another noise seed, and nobody could call its prosody wrong. So the whole
 # chain is compared with the fp32 chain in these units; how the vocoder rendered what it was given
-# is compared with the fp32 vocoder on the same features, where nothing has moved. `kokoro-ane
-# controls --stage product` tries the factors on the tuning set: on four sentences of kokoro-int8 a
-# row has 0.97 of the variation's MCD, p4 has 1.7.
+# is compared with the fp32 vocoder on the same features, where nothing has moved. `python -m
+# tests.eval.controls --stage product` tries the factors on the tuning set: on four sentences of
+# kokoro-int8 a row has 0.97 of the variation's MCD, p4 has 1.7.
 PRODUCT_GATES = (
     Gate(
         "pesq", MEAN, 4.0, "what a vocoder loses on the features it is given, as for a level alone"

@@ -7,19 +7,25 @@ Nothing is measured here.
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
 over clips (seeded) lies on one side of the limit. A worst clip is a fact: it breaks its gate by
 itself, however few clips there are.
+
+A mean over all clips hides where a level errs. So means are also held to their limits over the
+clips that are longer than LONG_S, whose statistics the default layout predicts, and over each
+voice's clips. The few clips of a voice can reject a level, and never ship one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
-from kokoro_ane.core.contract import DEVICE, NUMERIC
+from kokoro_ane.core import DEVICE, FRAMES_PER_SECOND, NUMERIC
 from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST, Gate
 from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.vocoder import MEASURED
 
 SHIP, REJECT, UNDECIDED = ("SHIP", "REJECT", "UNDECIDED")
 DEVICE_DOUBT = (
@@ -27,7 +33,9 @@ DEVICE_DOUBT = (
 )
 HOLDS, BROKEN, STRADDLES, MISSING = "holds", "broken", "straddles", "missing"
 RESAMPLES, CONFIDENCE, BOOTSTRAP_SEED = 2000, 0.95, 0
-_TAILS = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))  # percentiles
+LONG_S = MEASURED / FRAMES_PER_SECOND
+# ends of the groups that a corpus is told by
+LENGTHS_S = (2.0, LONG_S, 8.0, 12.0, np.inf)
 FEWEST_FOR_A_MEAN = 3  # clips from which a mean can be certainly too bad
 Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per clip
 
@@ -75,13 +83,44 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some of the clips, whose means are held to the limits by themselves. `figures`, `variation`:
+    of its clips. confidence: of its intervals. ship: whether a mean that is too near its
+    limit leaves the verdict open; else only a broken one counts.
+    """
+
+    name: str
+    figures: "Figures"
+    variation: "Figures"
+    confidence: float
+    ship: bool
+
+    def complaints(self, gates: Sequence[Gate], *states: str) -> list[str]:
+        """What is wrong with the means that have one of these states."""
+        found = (
+            check(gate, self.figures, self.variation, self.confidence)
+            for gate in gates
+            if gate.statistic == MEAN and len(self.figures) >= FEWEST_FOR_A_MEAN
+        )
+        return [f"{self.name}: {one.complaint()}" for one in found if one.state in states]
+
+    def means(self, gates: Sequence[Gate]) -> dict[str, float | None]:
+        """The means that have a limit, by metric."""
+        metrics = [gate.metric for gate in gates if gate.statistic == MEAN]
+        return {metric: statistic(metric, MEAN, self.figures) for metric in metrics}
+
+
+@dataclass(frozen=True)
 class Judgement:
-    """SHIP, REJECT or UNDECIDED, with every check, the reasons in words and every measured clip."""
+    """SHIP, REJECT or UNDECIDED, with every check, the reasons in words and every measured clip.
+    parts: the means of parts of the clips, by the part's name.
+    """
 
     verdict: str
     checks: tuple[Check, ...]
     reasons: tuple[str, ...]
     clips: tuple[ClipResult, ...] = ()
+    parts: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -126,6 +165,7 @@ class Judgement:
                 for check in self.checks
             ],
             "summary": self.summary(),
+            "means_of": {name: dict(means) for name, means in self.parts.items()},
             "clips": [asdict(clip) for clip in self.clips],
         }
 
@@ -147,8 +187,10 @@ def statistic(metric: str, kind: str, clips: Figures) -> float | None:
     return float(METRICS[metric].worst(values) if kind == WORST else sum(values) / len(values))
 
 
-def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float, float]:
-    """95 % interval of a mean: percentile bootstrap (Efron 1979), the same seed gives the same
+def interval(
+    values: Sequence[float], confidence: float = CONFIDENCE, seed: int = BOOTSTRAP_SEED
+) -> tuple[float, float]:
+    """Interval of a mean: percentile bootstrap (Efron 1979), the same seed gives the same
     interval.
 
     Fewer than FEWEST_CLIPS values are hardly resampled: the interval is then at least Student's.
@@ -159,11 +201,12 @@ def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float
         return float(sample[0]), float(sample[0])
     # [2000, clips]: which clips each resample holds
     drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
-    low, high = np.percentile(sample[drawn].mean(axis=1), _TAILS)
+    tails = (50 * (1 - confidence), 50 * (1 + confidence))  # percentiles
+    low, high = np.percentile(sample[drawn].mean(axis=1), tails)
     if len(sample) < FEWEST_CLIPS:
         # Of few clips a bootstrap is too narrow: it only draws what was seen.
         half = float(
-            student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1)
+            student.ppf((1 + confidence) / 2, len(sample) - 1)
             * sample.std(ddof=1)
             / np.sqrt(len(sample))
         )
@@ -177,13 +220,14 @@ def decide(
     variation: Figures,
     defects: Sequence[str] = (),
     doubts: Sequence[str] = (),
+    parts: Sequence[Part] = (),
 ) -> Judgement:
     """Compare the clips' figures with the gates.
 
     `variation`: the natural variation of the same clips. `defects`: clips that gave no audio.
-    `doubts`: what else forbids a SHIP. A gate that is certainly broken or a defect gives REJECT,
-    however few clips there are; a missing figure, a mean too near its limit, few clips or a doubt
-    gives UNDECIDED.
+    `doubts`: what else forbids a SHIP. `parts`: of the clips, whose means count by themselves. A
+    gate that is certainly broken or a defect gives REJECT, however few clips there are; a missing
+    figure, a mean too near its limit, few clips or a doubt gives UNDECIDED.
     """
     checks = tuple(check(gate, clips, variation) for gate in gates)
     broken = [
@@ -191,18 +235,23 @@ def decide(
         for c in checks
         if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
     ]
+    broken += [words for part in parts for words in part.complaints(gates, BROKEN)]
+    means = {part.name: part.means(gates) for part in parts}
     if defects or broken:
-        return Judgement(REJECT, checks, (*defects, *broken))
+        return Judgement(REJECT, checks, (*defects, *broken), parts=means)
     open_ends = [c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
+    open_ends += [
+        words for part in parts if part.ship for words in part.complaints(gates, STRADDLES)
+    ]
     open_ends += doubts
     if len(clips) < FEWEST_CLIPS:
         open_ends.insert(0, f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}")
     if open_ends:
-        return Judgement(UNDECIDED, checks, tuple(open_ends))
-    return Judgement(SHIP, checks, ("every gate holds",))
+        return Judgement(UNDECIDED, checks, tuple(open_ends), parts=means)
+    return Judgement(SHIP, checks, ("every gate holds",), parts=means)
 
 
-def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
+def check(gate: Gate, clips: Figures, variation: Figures, confidence: float = CONFIDENCE) -> Check:
     """Compare the figures with one gate. A limit in natural variations is resampled together with
     the variation of the same clips.
     """
@@ -217,14 +266,57 @@ def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
         return Check(gate, value, limit, HOLDS if gate.margin(value, limit) >= 0 else BROKEN)
     # The smaller of two limits holds, so the smaller of two margins counts.
     values = [clip[gate.metric] for clip in clips]
-    margins = [interval([gate.margin(value, gate.limit) for value in values])]
+    margins = [interval([gate.margin(value, gate.limit) for value in values], confidence)]
     if gate.multiple is not None:
         limits = [gate.multiple * clip[gate.metric] for clip in variation]
         pairs = zip(values, limits, strict=True)
-        margins.append(interval([gate.margin(value, limit) for value, limit in pairs]))
+        scaled = [gate.margin(value, limit) for value, limit in pairs]
+        margins.append(interval(scaled, confidence))
     least, most = min(low for low, _ in margins), min(high for _, high in margins)
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
-    return Check(gate, value, limit, state, *interval(values))
+    return Check(gate, value, limit, state, *interval(values, confidence))
+
+
+def parts_of(clips: Sequence[ClipResult]) -> list[Part]:
+    """The long clips, and those of each voice. Of many voices one would miss a limit by chance:
+    their intervals are as much wider as there are voices.
+    """
+    voices = sorted({clip.voice for clip in clips})
+
+    def part(name: str, chosen: Sequence[ClipResult], confidence: float, ship: bool) -> Part:
+        figures = [clip.figures for clip in chosen]
+        return Part(name, figures, [clip.variation for clip in chosen], confidence, ship)
+
+    long = [clip for clip in clips if clip.seconds > LONG_S]
+    parts = [part(f"clips longer than {LONG_S:g} s", long, CONFIDENCE, True)]
+    each = 1 - (1 - CONFIDENCE) / max(len(voices), 1)
+    for voice in voices:
+        own = [clip for clip in clips if clip.voice == voice]
+        parts.append(part(f"voice {voice}", own, each, False))
+    return parts
+
+
+def groups_of(gates: Sequence[Gate], clips: Sequence[ClipResult]) -> list[dict[str, Any]]:
+    """The figures of a corpus by voice and by length: of each group its clips, how many of them
+    break a gate by themselves, and of each metric with a gate the mean, the worst and the mean of
+    the natural variation.
+    """
+    groups: dict[tuple[str, str], list[ClipResult]] = {}
+    for clip in sorted(clips, key=lambda clip: clip.voice):
+        groups.setdefault(("voice", clip.voice), []).append(clip)
+    for least, most in pairwise((0.0, *LENGTHS_S)):
+        name = f"{least:g} to {most:g} s" if most < np.inf else f"over {least:g} s"
+        within = [clip for clip in clips if least < clip.seconds <= most]
+        if within:
+            groups["length", name] = within
+    rows = []
+    for (kind, name), members in groups.items():
+        broken = sum(breaks(gates, clip) for clip in members)
+        sound = [clip for clip in members if clip.defect is None]
+        summary = Judgement("", (), (), tuple(sound)).summary()
+        row = {"by": kind, "name": name, "clips": len(members), "broken": broken}
+        rows.append(row | {"summary": summary})
+    return rows
 
 
 def judgement_of(
@@ -250,6 +342,7 @@ def judgement_of(
         [clip.variation for clip in sound],
         (*defects, *silent),
         doubts,
+        parts_of(sound),
     )
     reasons = (*judgement.reasons, *([stopped] if stopped else []))
     return replace(judgement, reasons=reasons, clips=tuple(results))

@@ -17,33 +17,39 @@ a product with a vocoder that nobody judged is UNDECIDED, and its command is nam
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
-from kokoro_ane.core.contract import BOTH, NUMERIC, STREAMED
-from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.core.staging import there
-from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.core import (
+    BOTH,
+    CORPUS,
+    NUMERIC,
+    STREAMED,
+    CheckFailed,
+    InputError,
+    Manifest,
+    commit,
+    level_name,
+    there,
+)
 from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, judgement_of
-from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.eval.store import clip_name, commit, withheld
-from kokoro_ane.pipeline.package_builds import build_package
-from kokoro_ane.quantize.corpus import Utterance, within
-from kokoro_ane.quantize.locator import HALF, built, built_encoder, options_for, parse_level
-from kokoro_ane.quantize.methods import Method
-from kokoro_ane.runtimes.genuine import require_genuine
-from kokoro_ane.runtimes.registry import PACKAGE
+from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, groups_of, judgement_of
+from kokoro_ane.eval.natural import counted
+from kokoro_ane.eval.renditions import fitted
+from kokoro_ane.eval.session import JudgeContext, corpus_of
+from kokoro_ane.eval.store import clip_name, withheld
+from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.pipeline import build_package
+from kokoro_ane.quantize import HALF, Method, built, built_encoder, options_for, parse_level
+from kokoro_ane.runtimes import PACKAGE, require_genuine
+from kokoro_ane.speech import Clip, Utterance
 
 FORMAT = 3
 NAMED = 3  # broken gates that a line names
-# of the longest bucket: an encoder's level may say a clip in a few frames more
-PRODUCT_SHARE = 0.95
 
 
 # A row of the release table, as BUILD/release/decision.json has it. `failed`: why there is no
@@ -111,7 +117,8 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> LevelRec
             failed = f"not built: {problem}"
     if failed:
         return failed_level(request.level, method.title, failed, method.unfit_for_engine)
-    return judged_package(method, request.verified(), context)
+    manifest = request.verified()
+    return judged_package(method, manifest, context) | {"facts": cached_facts(manifest, context)}
 
 
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> LevelRecord:
@@ -119,8 +126,8 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
     (runtimes/genuine.py).
     """
     require_genuine(manifest, level_name(method.name, manifest.layout))
-    facts, wrong = cached_facts(manifest, context), wrong_channels(method, manifest, context)
-    return _judged(method.name, [manifest], context, wrong, facts) | {
+    wrong = wrong_channels(method, manifest, context)
+    return _judged(method.name, [manifest], context, wrong) | {
         "method": manifest.level,
         "title": method.title,
         "unfit_for_engine": method.unfit_for_engine,
@@ -139,12 +146,12 @@ def judged_encoder(name: str, context: JudgeContext) -> LevelRecord:
 
 
 def judged_file(name: str, stage: str, context: JudgeContext) -> LevelRecord:
-    """Judge a level before it is converted, in PyTorch. Raises what LevelFile.of raises."""
+    """Judge a level before it is converted, in PyTorch. Raises what LevelFile.for_level raises."""
     # late, as below: what no package of a vocoder needs to be judged
     from kokoro_ane.eval.channel_gains import wrong_scales
-    from kokoro_ane.quantize.compress import LevelFile
+    from kokoro_ane.quantize import LevelFile
 
-    file = LevelFile.of(name, context.checkpoint, context.options.build, stage)
+    file = LevelFile.for_level(name, context.checkpoint, context.options.build, stage)
     pairs = file.level.pairs(file.plain) if stage == VOCODER else ()
     context = replace(context, execution=replace(context.execution, stage=stage, level=name))
     return _judged(name, [file.manifest], context, wrong_scales(pairs))
@@ -176,17 +183,15 @@ def judged_product(
     that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
     chain too; sizes are with one voice, the first.
     """
-    from kokoro_ane.g2p.alphabet import spoken_by
-    from kokoro_ane.g2p.result import US
-    from kokoro_ane.pipeline.text_tables import TEXT_BYTES
-    from kokoro_ane.pipeline.voice_file import first_voice_bytes
+    from kokoro_ane.pipeline import first_voice_bytes
+    from kokoro_g2p import text_bytes
 
     checkpoint, (method, layout) = context.checkpoint, parse_level(vocoder)
     manifest = context.request(method.name, layout).verified()
     paths = context.request(encoder=encoder).encoders
     encoders = [Manifest.load(path) for path in paths]
     parts = {
-        "text": TEXT_BYTES[spoken_by(checkpoint.voices[0]) or US],
+        "text": text_bytes(checkpoint.voices[:1]),
         "encoder": sum(part.package_bytes for part in encoders),
         "vocoder": manifest.package_bytes,
         "voice": first_voice_bytes(checkpoint),
@@ -207,7 +212,7 @@ def judged_product(
         "method": name,
         "title": f"vocoder {vocoder}, encoder {encoder}",
         "unfit_for_engine": method.unfit_for_engine,
-        "facts": cached_facts(manifest, context),
+        "facts": cached_facts(manifest, context) if encoder_alone else None,
         "bytes": sum(parts.values()),
     }
 
@@ -216,7 +221,7 @@ def _alone(
     context: JudgeContext, vocoder: str, manifest: Manifest, encoder_alone: str
 ) -> dict[str, Any]:
     """The verdicts of both stages alone, and the reasons not to render them together."""
-    from kokoro_ane.pipeline.decision_file import decision_for
+    from kokoro_ane.pipeline import decision_for
 
     _, level = decision_for(
         context.options.build / "release" / "decision.json", manifest.package_sha256
@@ -242,7 +247,6 @@ def _judged(
     manifests: Sequence[Manifest],
     context: JudgeContext,
     wrong: Sequence[str] = (),
-    facts: Mapping[str, Any] | None = None,
 ) -> LevelRecord:
     """Judge what is executed. `manifests`: of all of it, what is judged first; `wrong`: its layers
     that are not their parent's.
@@ -251,6 +255,8 @@ def _judged(
     gates = gates_for(name, first.layout, execution.stage)
     results, stopped = measured_clips(name, first, context, gates, wrong)
     judgement = judgement_of(gates, results, context.options.claim, wrong, stopped)
+    origins = dict(Counter(clip.origin for clip in results))
+    print(counted(origins), file=sys.stderr)
     reason = withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {
@@ -264,7 +270,9 @@ def _judged(
         "releasable": reason is None and all(manifest.releasable for manifest in manifests),
         "withheld": reason,
         **judgement.record(),
-        "facts": facts,
+        "groups": groups_of(gates, results) if corpus_of(context.options) else [],
+        # read for a release alone: the forecast takes five seconds
+        "facts": None,
         "provenance": provenance(context)
         | {
             "package": first.package,
@@ -272,8 +280,7 @@ def _judged(
             "packages": {manifest.package: manifest.package_sha256 for manifest in manifests},
             "package_bytes": size_bytes,
             "checkpoint": first.checkpoint,
-            "variation": context.reference.variations.provenance
-            | {"clips": dict(Counter(clip.origin for clip in results))},
+            "variation": context.reference.variations.provenance | {"clips": origins},
         },
     }
 
@@ -283,7 +290,7 @@ def provenance(context: JudgeContext) -> dict[str, Any]:
     return context.store.key | {
         "precision": context.execution.precision,
         "features": context.execution.features,
-        "set": context.options.set or BOTH,
+        "set": CORPUS if corpus_of(context.options) else context.options.set or BOTH,
         "fewest_clips": FEWEST_CLIPS,
         "commit": commit(),
     }
@@ -316,30 +323,21 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
         if parent:
             pairs = package_pairs(parent.package_path, manifest.package_path)
             return {"wrong": wrong_scales(pairs, method.balances)}
-        from kokoro_ane.quantize.compress import LevelFile
+        from kokoro_ane.quantize import LevelFile
 
-        file = LevelFile.of(method.name, context.checkpoint, context.options.build, VOCODER)
+        file = LevelFile.for_level(method.name, context.checkpoint, context.options.build, VOCODER)
         return {"wrong": wrong_scales(file.level.pairs(file.plain))}
 
     return list(context.store.figures(name, read)["wrong"])
 
 
-def in_order(clips: Sequence[Utterance]) -> list[Utterance]:
+def in_order(clips: Sequence[Clip]) -> list[Clip]:
     """The order in which clips are measured: two of middle length, which tell soon whether a gate
     breaks, then by falling length, so that no worker waits long for the last one.
     """
     falling = sorted(clips, key=lambda clip: (-clip.frames, clip.id))
     middle = len(falling) // 2
     return falling[middle : middle + 2] + falling[:middle] + falling[middle + 2 :]
-
-
-def fitting(clips: Sequence[Utterance], stage: str, frames: int) -> list[Utterance]:
-    """The clips as packages of so many frames take them."""
-    if stage == ENCODER:
-        return list(clips)
-    # what a package does not take, an app cuts: of such a clip its first words are judged
-    longest = frames * (PRODUCT_SHARE if stage == PRODUCT else 1)
-    return [within(clip, longest) for clip in clips]
 
 
 def measured_clips(
@@ -357,7 +355,15 @@ def measured_clips(
     # Whatever was measured before is read; what is measured now is written clip by clip, so that an
     # interrupted run loses one clip at most.
     store, execution = context.store, context.execution
-    clips = in_order(fitting(context.clips, execution.stage, manifest.buckets[-1]))
+    longest = manifest.buckets[-1]
+    clips = in_order(
+        [
+            fitted(clip, execution.stage, longest, context.reference)
+            if isinstance(clip, Utterance)
+            else clip
+            for clip in context.clips
+        ]
+    )
     names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in clips}
     results = {
         clip_id: ClipResult(**figures)
@@ -378,7 +384,9 @@ def measured_clips(
     context.progress.begin(name, len(results), unmeasured, context.workers.count)
     count = None if context.options.all_clips else decisive()
     if count is None:
-        measured = context.workers.measure(manifest.path, execution, unmeasured)
+        if manifest.layout in STREAMED and not execution.level:
+            context.workers.settle(unmeasured)
+        measured = context.workers.measure(manifest.path, execution, unmeasured, longest)
         for clip, (result, seconds) in measured:
             results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
             context.progress.measured(clip, seconds)

@@ -19,15 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAMES_PER_SECOND, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.process import scratch
-from kokoro_ane.core.staging import staged, strangers
+from kokoro_ane.core import (
+    FRAMES_PER_SECOND,
+    SAMPLE_RATE_HZ,
+    InputError,
+    scratch,
+    staged,
+    strangers,
+)
 from kokoro_ane.eval.judge import SHIP
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.report_figures import Record, digits_of, gated, judged_levels
-from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.speech import Utterance
 
 REFERENCE = "fp32 reference"
 # of a clip that is compared by ear: long enough for a sentence, short enough to remember
@@ -51,13 +55,15 @@ def audition(
     open at a time: fourteen took 6 GB.
     """
     signals = {
-        clip.id: {REFERENCE: reference.of(clip).reference.astype(np.float32)} for clip in clips
+        clip.id: {REFERENCE: reference.renders_for(clip).reference.astype(np.float32)}
+        for clip in clips
     }
     inputs = {clip.id: reference.inputs(clip) for clip in clips}
     for name, open_vocoder in packages.items():
         package = open_vocoder()
         for clip in clips:
-            signals[clip.id][name] = package.render(inputs[clip.id])
+            settled = reference.settled(inputs[clip.id], clip, package.predictor)
+            signals[clip.id][name] = package.render(settled)
     return [Audition(clip, signals[clip.id]) for clip in clips]
 
 
@@ -174,17 +180,26 @@ def player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str
                 "seed": next(iter(results.values()))["variation"],
             }
         )
-    metrics = [
+    data = {"clips": clips, "levels": levels, "metrics": metric_facts(gated(record))}
+    return player_json(data), left_out
+
+
+def metric_facts(names: Sequence[str]) -> list[dict[str, Any]]:
+    """What the player writes beside the figures of these metrics."""
+    return [
         {
             "name": name,
             "title": METRICS[name].title,
             "unit": METRICS[name].unit,
             "digits": digits_of(name),
         }
-        for name in gated(record)
+        for name in names
     ]
-    data = {"clips": clips, "levels": levels, "metrics": metrics}
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), left_out
+
+
+def player_json(data: Mapping[str, Any]) -> str:
+    """JSON that no HTML reader takes for a tag."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 KEY, SHEET = "key.sealed", "sheet.csv"

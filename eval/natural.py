@@ -1,7 +1,7 @@
 """The natural variation of a checkpoint as data: how far the fp32 model is from itself, measured
 before any level is judged. Two thirds of a verdict would measure it again.
 
-    variations = Variations.of(checkpoint, seed=0)
+    variations = Variations.for_checkpoint(checkpoint, seed=0)
     item = variations.find(VOCODER, clip.id, probe)  # None: measure it, then variations.keep(...)
 
 Of every judged clip there are four items: HEARING, what the listening models make of the reference;
@@ -9,15 +9,15 @@ of VOCODER what other noise seeds do, and what they allow a test at each place; 
 PRODUCT what the neighbouring style rows do. Items of a known checkpoint are in the repository
 (eval/data, written by `kokoro-ane variation --write`), those of others in the user's cache.
 
-A clip that a package cuts (quantize.corpus.within) is a clip of its own, with another id. An item
+A clip that a package cuts (speech.corpus.within) is a clip of its own, with another id. An item
 is used where the key fits (`variation_key`) and where the reference that is rendered here
-is the one that it belongs to: `probe` holds some samples of it, which have to agree to 60 dB.
-Two threads instead of one move them by -118 dB, EagerVocoder's kernels by -101, another noise seed
-by -21. On another processor stored figures differ from measured ones as those of two numbers of
-threads do, in the last digits.
+is the one that it belongs to: `probe` holds the levels of its stretches, which have to agree to
+AGREE. Its samples would not do: on another processor the last bits of F0 turn the phase of nearly
+silent bins, so that they agree by 45 to 90 dB, where levels agree by 68 dB and more, and with
+another noise seed by 31 to 40.
 """
 
-import hashlib
+import ast
 import json
 import sys
 from collections import Counter
@@ -30,24 +30,40 @@ from typing import Any, Self
 
 import numpy as np
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import JUDGED, SECOND
-from kokoro_ane.core.data_files import read_json, readable, sha256_of, sha256_of_json
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.kokoro_int8.cache import cache_root
-from kokoro_ane.core.staging import staged, write_json
-from kokoro_ane.core.tensor_files import keep_npz, read_npz
-from kokoro_ane.quantize.corpus import speech_lines, words_of
+from kokoro_ane.core import (
+    CORPUS,
+    JUDGED,
+    SECOND,
+    VOICES,
+    Checkpoint,
+    Identity,
+    InputError,
+    cache_root,
+    config_sha256,
+    keep_npz,
+    read_json,
+    read_npz,
+    readable,
+    sha256_of,
+    sha256_of_json,
+    staged,
+    voice_sha256,
+    write_json,
+)
+from kokoro_ane.eval.metrics.allowance import STEP_DB
+from kokoro_ane.speech import speech_lines, spoken_lines, words_of
 
 HEARING = "heard"  # beside the stages
-SETS = (JUDGED, SECOND)
+VARIATION = "variation"  # a folder of the user's cache
+SETS = (JUDGED, SECOND, VOICES)
 STORED, CACHED, MEASURED = ("stored", "cached", "measured")
 FOLDER = Path(__file__).parent / "data"
 INDEX = "index.json"
 METRICS_CODE = Path(__file__).parent / "metrics"
 LISTENERS = ("pesq", "pocketsphinx", "resemblyzer", "speechmos", "distillmos", "xls-r-sqa")
-AGREE = 1e-6  # of the power of the reference: 60 dB
-PROBED, PROBED_VOWEL = 32, 8  # samples
+# of a level: one step of what is stored, 0.01 dB, which is 59 dB below the level
+AGREE = 10 ** (STEP_DB / 20) - 1
+PROBED, PROBED_VOWEL = 32, 8  # stretches
 
 Item = Mapping[str, np.ndarray]  # fields of one clip, [n] each
 
@@ -60,15 +76,30 @@ def variation_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
     What renders is not in it: a render that changes is found by `probe`.
     """
     texts = {name: [[*line, *words_of(line.text)] for line in speech_lines(name)] for name in SETS}
-    code = hashlib.sha256()
-    for path in sorted(METRICS_CODE.glob("*.py")):
-        code.update(f"{path.name}\0".encode() + path.read_bytes())
+    # a further voice in the checkpoint's folder changes nothing that is judged
+    spoken_by = {line.voice for name in SETS for line in spoken_lines(checkpoint, name)}
+    packs = {name: voice_sha256(checkpoint.library.blend(name)) for name in sorted(spoken_by)}
+    identity = Identity(checkpoint.sha256, config_sha256(checkpoint.config), packs)
     return {
-        "checkpoint": checkpoint.content_sha256,
+        "checkpoint": identity.sha256,
         "texts": sha256_of_json(texts),
         "seed": seed,
-        "metrics": code.hexdigest(),
+        "metrics": sha256_of_json(sorted(_statements(METRICS_CODE))),
         "listeners": {package: version(package) for package in LISTENERS},
+    }
+
+
+def _statements(folder: Path) -> set[str]:
+    """The statements of a folder's Python files, without what is bound to a place: imports and the
+    docstring of a file. In whatever file and order they stand, they compute the same.
+    """
+    return {
+        # Python 3.12 has one field more, which is empty here.
+        ast.dump(statement).replace(", type_params=[]", "")
+        for path in folder.glob("*.py")
+        for statement in ast.parse(path.read_bytes()).body
+        # If: imports for the type checker
+        if not isinstance(statement, ast.Import | ast.ImportFrom | ast.Expr | ast.If)
     }
 
 
@@ -87,10 +118,10 @@ class Variations:
     folder: Path | None = None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, seed: int, stored: Path = FOLDER) -> Self:
+    def for_checkpoint(cls, checkpoint: Checkpoint, seed: int, stored: Path = FOLDER) -> Self:
         """The items of this checkpoint in the repository, or in the user's cache."""
         key = variation_key(checkpoint, seed)
-        folder = cache_root() / "variation" / sha256_of_json(key)[:16]
+        folder = cache_root() / VARIATION / sha256_of_json(key)[:16]
         try:
             entry = _entry(stored, key)
         except InputError as why:
@@ -126,9 +157,9 @@ class Variations:
 
     def path(self, kind: str, clip: str) -> Path | None:
         """Where an item is written that is measured here; the key holds the texts of the judged
-        sets only.
+        sets only, and the id of a corpus' line its own.
         """
-        judged = clip.split("-")[0] in SETS
+        judged = clip.split("-")[0] in (*SETS, CORPUS)
         return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
     def measured_items(self) -> dict[tuple[str, str], Item]:
@@ -229,16 +260,16 @@ def figures_of(item: Item) -> dict[str, float]:
     return dict(zip(names, map(float, item["values"]), strict=True))
 
 
+def counted(origins: Mapping[str, int]) -> str:
+    """A line that says of how many clips the natural variation was stored, cached or measured."""
+    counts = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
+    return f"the natural variation of {sum(origins.values())} clips: {counts}"
+
+
 def sound_probe(reference: np.ndarray, vowel: np.ndarray) -> np.ndarray:
-    """The RMS of some stretches of a clip's reference and of its vowel, and the first sample of
-    each [80] float32.
-    """
-    stretches = [
-        *np.array_split(reference, PROBED),
-        *np.array_split(vowel, PROBED_VOWEL),
-    ]
-    first = [stretch[0] for stretch in stretches]
-    return np.array([*first, *(np.sqrt(np.square(x).mean()) for x in stretches)], np.float32)
+    """The RMS of each stretch of a clip's reference and of its vowel [40] float32."""
+    stretches = [*np.array_split(reference, PROBED), *np.array_split(vowel, PROBED_VOWEL)]
+    return np.array([np.sqrt(np.square(stretch).mean()) for stretch in stretches], np.float32)
 
 
 def prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarray:
@@ -248,8 +279,6 @@ def prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarray:
 
 
 def agree(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two probes are of one rendition, to 60 dB."""
-    if one.shape != other.shape:
-        return False
-    difference = np.square(one - other, dtype=np.float64).sum()
-    return bool(difference <= AGREE * np.square(other, dtype=np.float64).sum())
+    """Whether two probes are of one rendition, to AGREE."""
+    alike = one.shape == other.shape
+    return alike and bool(np.linalg.norm(one - other) <= AGREE * np.linalg.norm(other))

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.speech import Clip
 
 LOG_EVERY_S = 15.0  # where stderr is no terminal
 # What a clip costs whatever its length, in frames of speech: 40 are a second.
@@ -40,7 +40,7 @@ class Progress(Bar):
         )
         self.logged = time.monotonic()
 
-    def begin(self, name: str, done: int, unmeasured: Sequence[Utterance], workers: int) -> None:
+    def begin(self, name: str, done: int, unmeasured: Sequence[Clip], workers: int) -> None:
         """Show a level instead of the last one, how many of its clips were measured before, and
         those that are now, in their order.
         """
@@ -50,7 +50,7 @@ class Progress(Bar):
         self.seconds, self.cost, self.workers = 0.0, 0, workers
         self.add_task(name, completed=done, total=done + len(unmeasured), left="")
 
-    def time_left(self, clip: Utterance, seconds: float) -> float:
+    def time_left(self, clip: Clip, seconds: float) -> float:
         """A clip is done after so many seconds; returns the seconds that are left."""
         self.seconds += seconds
         self.cost += self.costs.pop(clip.id)
@@ -59,7 +59,7 @@ class Progress(Bar):
         cost = sum(costs) - sum(costs[: self.workers - 1]) / 2
         return self.seconds / self.cost * cost / max(1, min(self.workers, len(costs)))
 
-    def measured(self, clip: Utterance, seconds: float) -> None:
+    def measured(self, clip: Clip, seconds: float) -> None:
         """Count one clip, which took so long."""
         (level,) = self.tasks
         left_s = self.time_left(clip, seconds)

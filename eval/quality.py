@@ -9,6 +9,8 @@ fp32 model, sentence by sentence.
     python eval/quality.py --method p6+w8g --stage product
     # what ONNX Runtime makes of its own file, by the same gates
     python eval/quality.py --method fp32 --runtime onnx
+    # your own sentences, up to 10,000, with the figures by voice and by length
+    python eval/quality.py --method w8 --corpus lines.tsv
     # a level of vocoder or encoder before it is converted, in PyTorch
     python eval/quality.py --method w8a8 --runtime torch
 
@@ -33,19 +35,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import REQUIRED, conclude, exit_of, option, parse
-from kokoro_ane.core.errors import InputError, command
-from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
+from kokoro_ane.core import (
+    CORPUS,
+    REQUIRED,
+    InputError,
+    command,
+    conclude,
+    exit_of,
+    option,
+    parse,
+    require_installed,
+)
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session
-from kokoro_ane.quantize.methods import CONVERTED, LEVELS, STAGE_METHODS, method_named
-from kokoro_ane.runtimes.registry import (
+from kokoro_ane.eval.subjects import ENCODER, PRODUCT, STAGES, VOCODER
+from kokoro_ane.quantize import CONVERTED, LEVELS, STAGE_METHODS, method_named
+from kokoro_ane.runtimes import (
     DEFAULT_RUNTIME,
     RUNTIMES,
+    check_runtime,
     judged_manifest,
+    require_writable,
 )
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
     from kokoro_ane.eval.levels import LevelRecord
     from kokoro_ane.eval.session import JudgeContext
 
@@ -67,9 +80,14 @@ class QualityOptions(SessionOptions):
         " product VOCODER+ENCODER, such as p6+w8g",
         REQUIRED,
     )
-    stage: str = option("whose level", VOCODER, choices=STAGES)
+    stage: str = option("vocoder, encoder or product", VOCODER, choices=STAGES, metavar="STAGE")
     runtime: str = option(f"who renders it: {', '.join(RUNTIMES)}", DEFAULT_RUNTIME)
-    out: Path | None = option("file for the clips' figures (default: BUILD/quality/NAME.json)")
+    corpus: Path | None = option(
+        "your own lines instead of a set, all of them measured: TSV with the columns voice, speed,"
+        " text",
+        metavar="FILE",
+    )
+    out: Path | None = option("the figures (default: BUILD/quality/NAME.json)", metavar="FILE")
 
 
 def check_level(options: QualityOptions) -> None:
@@ -105,15 +123,8 @@ def prepared(
         judged_package,
         judged_product,
     )
-    from kokoro_ane.pipeline.package_builds import build_package
-    from kokoro_ane.quantize.locator import (
-        HALF,
-        Request,
-        built,
-        built_encoder,
-        default_layout,
-        parse_level,
-    )
+    from kokoro_ane.pipeline import build_package
+    from kokoro_ane.quantize import HALF, Request, built, built_encoder, default_layout, parse_level
 
     name, stage = options.method, options.stage
     request = Request(checkpoint, options.build, name, options.layout, source=options.checkpoint)
@@ -146,21 +157,28 @@ def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
     Raises InputError: an unknown level, layout or runtime, packages of another checkpoint;
     CheckFailed: a package that cannot be built.
     """
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.staging import check_implied, check_output, json_of
+    from kokoro_ane.core import check_implied, check_output, json_of, open_checkpoint
 
     check_level(options)
+    if options.corpus:
+        if options.set:
+            raise InputError(f"--set {options.set} and --corpus exclude each other")
+        options = replace(options, all_clips=True)
+    require_installed("the judge", "judge")
+    check_runtime(options.runtime)
+    require_writable(options.runtime)
     ours, folder, out = json_of("clips", "provenance"), options.build / "quality", options.out
     if out:
         out = check_output(out, ours, (".json",), options)
     check_implied(folder / "x.json")
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
-    from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import write_json
+    from kokoro_ane.core import quiet_coremltools, write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval import levels  # noqa: F401
     stem, judge = prepared(options, checkpoint)
+    if options.corpus:
+        stem += f"-{CORPUS}"
     out = out or folder / f"{stem}.json"
     check_implied(out, ours)
     cache = options.build / "release" / "cache"

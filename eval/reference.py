@@ -2,7 +2,7 @@
 with.
 
     reference = Reference(checkpoint, seed=0)
-    renders = reference.of(clip)  # the sentence, the same by three other seeds, a held vowel
+    renders = reference.renders_for(clip)  # the sentence, three other seeds, a held vowel
 
 The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and
 identical for all renders. Only the harmonic source's noise differs in the other seeds, which are
@@ -10,40 +10,53 @@ rendered where nothing is stored of them (eval/natural.py). With a folder, the r
 are written there, and a further level costs only its own execution.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import BOTH, JUDGED, PROSODY_PER_FRAME, SECOND, TUNING
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import staged
-from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.encoder.encoder_steps import EncoderBackend
-from kokoro_ane.encoder.functions import TextEncoder, torch_encoder
-from kokoro_ane.eval import VOCODER
+from kokoro_ane.core import (
+    BOTH,
+    JUDGED,
+    PROSODY_PER_FRAME,
+    SECOND,
+    TUNING,
+    VOICES,
+    Checkpoint,
+    InputError,
+    Voice,
+    read_npz,
+    staged,
+)
+from kokoro_ane.encoder import EncoderBackend, TextEncoder, torch_encoder
 from kokoro_ane.eval.metrics.allowance import Allowance
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.natural import HEARING, Variations, sound_probe
-from kokoro_ane.quantize.corpus import Utterance, require_disjoint
-from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.source import gaussian_noise
+from kokoro_ane.eval.subjects import VOCODER
+from kokoro_ane.runtimes import open_voice
+from kokoro_ane.speech import (
+    Clip,
+    Utterance,
+    own_speech,
+    require_disjoint,
+    spoken_lines,
+    text_encoder,
+    vocoder_inputs,
+)
+from kokoro_ane.vocoder import Vocoder, VocoderInputs, gaussian_noise, render_reference
 
 if TYPE_CHECKING:
-    from kokoro_ane.vocoder.eager import EagerVocoder
+    from kokoro_ane.vocoder import EagerVocoder
 
 HELD_FRAMES = 48  # 1.2 s, of which 0.8 s are measured
 OTHER_SEEDS = 3
 # whatever makes sound [600 F] of features: a package, or a model with a known error
 Render = Callable[[VocoderInputs], np.ndarray]
+SomeClip = TypeVar("SomeClip", bound=Clip)
 
 
 @dataclass(eq=False)
@@ -59,13 +72,15 @@ class Reference:
     folder: Path | None = None
     variations: Variations = field(default_factory=Variations)
     _renders: "dict[str, ReferenceRenders]" = field(default_factory=dict, init=False)  # by clip
+    # those that were opened, by name and predictor
+    _voices: "dict[tuple[str, str], Voice]" = field(default_factory=dict, init=False)
     # the clip that was encoded last
     _last: tuple[Utterance, VocoderInputs] | None = field(default=None, init=False)
 
     @cached_property
     def vocoder(self) -> Vocoder:
         """The checkpoint's, in float32."""
-        return Vocoder.of(self.checkpoint)
+        return Vocoder.from_checkpoint(self.checkpoint)
 
     @cached_property
     def _text_encoder(self) -> TextEncoder:
@@ -76,7 +91,7 @@ class Reference:
         """The same network in three quarters of the time, 100 dB from it: for the other seeds and
         the clock.
         """
-        from kokoro_ane.vocoder.eager import EagerVocoder
+        from kokoro_ane.vocoder import EagerVocoder
 
         return EagerVocoder(self.vocoder)
 
@@ -117,6 +132,19 @@ class Reference:
         spectrum = self.vocoder.generator.m_source.spectrum(f0_hz, noise)
         return VocoderInputs(asr, f0_hz, energy, inputs.style, spectrum), pitch_hz
 
+    def settled(self, inputs: VocoderInputs, clip: Utterance, predictor: str) -> VocoderInputs:
+        """Return the inputs with what the clip's voice adds to the statistics that a vocoder
+        predicts by `predictor` (its hash); as they are where it measures them.
+        """
+        if not predictor:
+            return inputs
+        # each clip asks twice, and opening a voice reads the predictor and a file of vectors
+        key = clip.voice, predictor
+        if key not in self._voices:
+            self._voices[key] = open_voice(self.checkpoint, *key)
+        statistics = self._voices[key].statistics_for(len(clip.phonemes))
+        return replace(inputs, statistics=torch.from_numpy(statistics)[None])  # [1, 2R]
+
     def clock(self, inputs: VocoderInputs) -> np.ndarray:
         """The fp32 render of features that are not the reference's own [600 F] float64."""
         return render_reference(self._eager, inputs).astype(np.float64)
@@ -132,7 +160,7 @@ class Reference:
             self._last = utterance, inputs
         return self._last[1]
 
-    def of(self, utterance: Utterance) -> "ReferenceRenders":
+    def renders_for(self, utterance: Utterance) -> "ReferenceRenders":
         """The renders of one clip, from memory, from the folder, or made."""
         if utterance.id not in self._renders:
             signals = self._signals(utterance)
@@ -238,15 +266,20 @@ class ReferenceRenders:
 def judged_clips(
     checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None
 ) -> list[Utterance]:
-    """The first `count` clips of the set, or of both that judge. InputError when a text is tuned
+    """The first `count` clips of the set, or of all that judge. InputError when a text is tuned
     on, or when there are fewer.
     """
     chosen = [
         clip
-        for part in ((JUDGED, SECOND) if name == BOTH else (name,))
+        for part in ((JUDGED, SECOND, VOICES) if name == BOTH else (name,))
         for clip in own_speech(checkpoint, part)
     ]
-    require_disjoint(own_speech(checkpoint, TUNING), chosen)
-    if count is not None and not 1 <= count <= len(chosen):
-        raise InputError(f"--clips {count}: there are {len(chosen)} clips, give 1 to {len(chosen)}")
-    return chosen[:count]
+    require_disjoint(spoken_lines(checkpoint, TUNING), chosen)
+    return first_clips(chosen, count)
+
+
+def first_clips(clips: Sequence[SomeClip], count: int | None) -> list[SomeClip]:
+    """The first `count` of the clips, by default all. Raises InputError where there are fewer."""
+    if count is not None and not 1 <= count <= len(clips):
+        raise InputError(f"--clips {count}: there are {len(clips)} clips, give 1 to {len(clips)}")
+    return list(clips[:count])

@@ -16,15 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import conclude, exit_of, option, parse
-from kokoro_ane.core.errors import InputError, command
-from kokoro_ane.core.manifest import level_name
-from kokoro_ane.eval import ENCODER
+from kokoro_ane.core import (
+    InputError,
+    command,
+    conclude,
+    exit_of,
+    level_name,
+    option,
+    parse,
+    require_installed,
+)
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session
-from kokoro_ane.pipeline.decision_file import read_decision
-from kokoro_ane.quantize.locator import default_layout, parse_level
-from kokoro_ane.quantize.methods import METHODS, Method, method_named
-from mlprogram.examine.rules import load_rules
+from kokoro_ane.eval.subjects import ENCODER
+from kokoro_ane.pipeline import read_decision
+from kokoro_ane.quantize import METHODS, Method, default_layout, method_named, parse_level
+from mlprogram import load_rules
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.decision import Choice
@@ -35,18 +41,16 @@ class ReleaseOptions(SessionOptions):
     """What is chosen among; a name of `methods` may have its layout before it."""
 
     methods: str | None = option(
-        "levels to judge, with commas: w8,padded-w8 (default: all of --layout:"
+        "levels to judge, with commas: w8,padded-w8 (default: all of the layout:"
         f" {','.join(METHODS)})"
     )
-    product: bool = option(
-        "combine levels of encoder and vocoder that ship, judge what is heard", False
-    )
+    product: bool = option("levels of encoder and vocoder that ship, combined", False)
     encoders: str = option(
         "with --product: levels of the encoder, with commas", "mixed,w8g,lossless"
     )
-    chip: str = option("chip of the Neural Engine column", "m4")
-    no_build: bool = option("judge only the packages that are there", False)
-    out: Path | None = option("folder for decision, report and cache (default: BUILD/release)")
+    chip: str = option("chip of the Neural Engine column", "m4", metavar="CHIP")
+    no_build: bool = option("judge only the packages that are there", False, rare=True)
+    out: Path | None = option("folder for all of it (default: BUILD/release)", metavar="FOLDER")
 
 
 def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
@@ -80,16 +84,21 @@ def shipping_vocoders(build: Path, layout: str) -> list[tuple[Method, str]]:
     return fit or [parse_level("fp16", layout)]
 
 
-def release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Path]":
+def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Path]":
     """Judge every level, or every product, and choose: the choice, the whole decision, and its
     file.
 
     Raises InputError: an unknown name, no level that could be judged.
     """
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import check_implied, json_of, write_json
+    from kokoro_ane.core import (
+        check_implied,
+        json_of,
+        open_checkpoint,
+        quiet_coremltools,
+        write_json,
+    )
 
+    require_installed("the judge", "judge")
     file = "product.json" if options.product else "decision.json"
     ours, folder = json_of("verdict", "provenance"), options.out or options.build / "release"
     out, cache = folder / file, folder / "cache"
@@ -120,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     chips = tuple(load_rules().chips)
     options = parse(ReleaseOptions, "kokoro-ane release", __doc__, argv, chip=chips)
-    choice, record, file = release(options)
+    choice, record, file = choose_release(options)
     from kokoro_ane.eval.terminal import print_products, print_release
 
     if options.product:

@@ -19,10 +19,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.voices import style_row
-from kokoro_ane.encoder.encoder_steps import Encoded, EncoderBackend, encode, whole_frames
-from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.core import InputError, style_row
+from kokoro_ane.encoder import Encoded, EncoderBackend, encode, whole_frames
 from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure, spread
 from kokoro_ane.eval.metrics.framing import defect
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial
@@ -36,10 +34,12 @@ from kokoro_ane.eval.natural import (
     prosody_probe,
 )
 from kokoro_ane.eval.reference import Reference, Render
-from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.speech import vocoder_inputs
-from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.speech import SpokenLine, Utterance, say, vocoder_inputs, within
+from kokoro_ane.vocoder import VocoderInputs
 
+# of the longest bucket: an encoder's level may say a clip in a few frames more
+PRODUCT_SHARE = 0.95
 ROW_STEPS = (1, -1)  # phonemes: the neighbouring style rows
 # metrics of a product: against the fp32 vocoder on the product's features
 VOCODER_ALONE = ("pesq",)
@@ -120,12 +120,7 @@ class Reader:
     def inputs(self, clip: Utterance, other_seed: int = 0) -> tuple[np.ndarray, VocoderInputs]:
         """Durations [n] and the vocoder's inputs, with the noise of seed + `other_seed`."""
         reference, encoded = self.reference, self.encoded(clip)
-        utterance = replace(
-            clip,
-            durations=encoded.durations.numpy().astype(clip.durations.dtype),
-            f0_hz=encoded.f0_hz[0].numpy(),
-            energy=encoded.energy[0].numpy(),
-        )
+        utterance = with_prosody(clip, encoded)
         inputs = vocoder_inputs(
             reference.checkpoint,
             reference.vocoder,
@@ -137,22 +132,67 @@ class Reader:
         return utterance.durations.astype(np.int64), replace(inputs, style=style)
 
 
+def with_prosody(clip: Utterance, encoded: Encoded) -> Utterance:
+    """The clip with the durations, F0 and energy that an encoder gave its text."""
+    return replace(
+        clip,
+        durations=encoded.durations.numpy().astype(clip.durations.dtype),
+        f0_hz=encoded.f0_hz[0].numpy(),
+        energy=encoded.energy[0].numpy(),
+    )
+
+
+def spoken_within(line: SpokenLine, stage: str, frames: int, reference: Reference) -> Utterance:
+    """A line as the checkpoint speaks it, as packages of so many frames take it."""
+    clip = say(reference.encoder, reference.checkpoint, line)
+    return fitted(clip, stage, frames, reference)
+
+
+def fitted(clip: Utterance, stage: str, frames: int, reference: Reference) -> Utterance:
+    """The clip as packages of so many frames take it: what a package does not take, an app cuts,
+    and of such a clip the first words are judged.
+    """
+    if stage == PRODUCT:
+        return _said_within(clip, PRODUCT_SHARE * frames, Reader(reference))
+    return clip if stage == ENCODER else within(clip, frames)
+
+
+def _said_within(clip: Utterance, frames: float, reader: Reader) -> Utterance:
+    """The clip, or as many of its first words as the reader says in at most `frames`, as it says
+    them: a word that a cut makes the last one is drawn out, by up to 14 % of all.
+    """
+    shorter = within(clip, frames)
+    while shorter is not clip:
+        said = with_prosody(shorter, reader.encoded(shorter))
+        if said.frames <= frames:
+            return said
+        shorter = within(clip, shorter.frames - 1)
+    return clip
+
+
 @dataclass(frozen=True, eq=False)
 class VocoderSubject:
-    """A vocoder that renders the reference's features, or those of a reader."""
+    """A vocoder that renders the reference's features, or those of a reader. predictor: the hash of
+    what predicts its statistics, or "".
+    """
 
     reference: Reference
     vocoder: Render
     reader: Reader | None = None
+    predictor: str = ""
 
     def render(self, clip: Utterance) -> Rendition:
         """Render the sentence, and the held vowel."""
         inputs = self.reader.inputs(clip)[1] if self.reader else self.reference.inputs(clip)
-        samples = self.vocoder(inputs).astype(np.float64)
-        vowel = self.vocoder(self.reference.vowel_inputs(clip)[0]).astype(np.float64)
+        vowel_inputs = self.reference.vowel_inputs(clip)[0]
+        samples, vowel = (
+            self.vocoder(self.reference.settled(each, clip, self.predictor))
+            for each in (inputs, vowel_inputs)
+        )
+        samples, vowel = samples.astype(np.float64), vowel.astype(np.float64)
         clock, renders = (
             self.reference.clock(inputs) if self.reader else None,
-            self.reference.of(clip),
+            self.reference.renders_for(clip),
         )
         defect = unlike(samples, renders.reference) or unlike(vowel, renders.vowel)
         return Rendition(samples, vowel, clock, defect=defect)
@@ -177,17 +217,22 @@ class EncoderSubject:
 
 @dataclass(frozen=True, eq=False)
 class ProductSubject:
-    """A vocoder that speaks what a reader reads, in the time that the reader gives it."""
+    """A vocoder that speaks what a reader reads, in the time that the reader gives it. predictor:
+    as VocoderSubject's.
+    """
 
     reader: Reader
     vocoder: Render
+    predictor: str = ""
 
     def render(self, clip: Utterance) -> Rendition:
         """Render sound in its own durations."""
         try:
             durations, inputs = self.reader.inputs(clip)
-            samples = self.vocoder(inputs).astype(np.float64)
-            clock = self.reader.reference.clock(inputs)
+            reference = self.reader.reference
+            settled = reference.settled(inputs, clip, self.predictor)
+            samples = self.vocoder(settled).astype(np.float64)
+            clock = reference.clock(inputs)
         except InputError as problem:
             return Rendition(defect=str(problem))
         defect = unlike(samples, clock)
@@ -240,13 +285,16 @@ class Comparison(ABC):
 
     def probe(self, clip: Utterance) -> np.ndarray:
         """What tells whether a stored item is of the fp32 model's clip: samples of its sound."""
-        return self.reference.of(clip).probe
+        return self.reference.renders_for(clip).probe
 
     def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
         """What is stored of a clip whose natural variation was measured, by kind: for sound with
         what is heard in the reference.
         """
-        return {self.stage: figures, HEARING: self.reference.of(clip).sentence.heard.plain()}
+        return {
+            self.stage: figures,
+            HEARING: self.reference.renders_for(clip).sentence.heard.plain(),
+        }
 
 
 class VocoderComparison(Comparison):
@@ -257,18 +305,20 @@ class VocoderComparison(Comparison):
 
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure sound."""
-        renders = self.reference.of(clip)
+        renders = self.reference.renders_for(clip)
         return measure(
             renders.trial(rendition.samples, rendition.vowel, rendition.clock), self.only
         )
 
     def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure each other seed as if it were judged, against the ones that are left."""
-        return (measure(trial, self.only) for trial in self.reference.of(clip).seed_trials())
+        return (
+            measure(trial, self.only) for trial in self.reference.renders_for(clip).seed_trials()
+        )
 
     def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
         """Add what other seeds allow at each place."""
-        allowed = self.reference.of(clip).baseline.allowance.plain()
+        allowed = self.reference.renders_for(clip).baseline.allowance.plain()
         return super().items(clip, {**figures, **allowed})
 
 
@@ -280,14 +330,15 @@ class EncoderComparison(Comparison):
 
     def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
         super().__init__(reference, only)
-        self._prosody: dict[str, Encoded] = {}  # the fp32 model's, by clip
+        # the fp32 model's, of the clip that was compared last
+        self._prosody: tuple[Utterance, Encoded] | None = None
 
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure prosody."""
         assert rendition.prosody is not None
-        if clip.id not in self._prosody:
-            self._prosody[clip.id] = Reader(self.reference).encoded(clip, clip.durations)
-        curves = self._prosody[clip.id], rendition.prosody
+        if self._prosody is None or self._prosody[0] is not clip:
+            self._prosody = clip, Reader(self.reference).encoded(clip, clip.durations)
+        curves = self._prosody[1], rendition.prosody
         return measure(ProsodyTrial(clip, rendition.durations, curves), self.only)
 
     def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
@@ -325,7 +376,7 @@ class ProductComparison(Comparison):
             assert rendition.clock is not None
             figures |= measure(Trial(rendition.clock, rendition.samples), VOCODER_ALONE)
         if heard := [name for name in names if name in HEARD]:
-            renders = self.reference.of(clip)
+            renders = self.reference.renders_for(clip)
             retimed = Retimed(
                 renders.reference,
                 rendition.samples,

@@ -14,20 +14,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
     CommandOptions,
+    InputError,
     build_option,
+    bytes_of,
     checkpoint_option,
+    command,
     conclude,
     option,
     parse,
     seed_argument,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
-from kokoro_ane.core.staging import bytes_of
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
 
 
 # in every page that this command wrote
@@ -53,8 +55,8 @@ def judged_packages(
     another.
     """
     from kokoro_ane.eval.report_figures import judged_levels
-    from kokoro_ane.quantize.locator import Request, parse_level
-    from kokoro_ane.vocoder.render import open_package
+    from kokoro_ane.quantize import Request, parse_level
+    from kokoro_ane.vocoder import open_package
 
     decided = record["provenance"]["checkpoint_sha256"]
     if decided != checkpoint.content_sha256:
@@ -81,15 +83,14 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the
     system that the encoder asks for.
     """
-    from kokoro_ane.core.staging import there
-    from kokoro_ane.pipeline.text_tables import TEXT_BYTES, languages_for
-    from kokoro_ane.pipeline.voice_file import first_voice_bytes
-    from kokoro_ane.quantize.locator import HALF, Request
+    from kokoro_ane.core import there
+    from kokoro_ane.pipeline import first_voice_bytes
+    from kokoro_ane.quantize import HALF, Request
+    from kokoro_g2p import text_bytes
 
-    languages = languages_for(checkpoint.voices[:1])
     product: dict[str, Any] = {
         "bytes": {
-            "rules, words and G2P network": sum(TEXT_BYTES[language] for language in languages),
+            "rules, words and G2P network": text_bytes(checkpoint.voices[:1]),
             "one voice": first_voice_bytes(checkpoint),
         },
         "lacking": ["encoder"],
@@ -108,23 +109,21 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(ReportOptions, "kokoro-ane report", __doc__, argv)
-    from kokoro_ane.core.data_files import readable
-    from kokoro_ane.core.staging import check_output
+    from kokoro_ane.core import check_output, readable
     from kokoro_ane.eval.listening import pack_of_ours
-    from kokoro_ane.pipeline.decision_file import read_decision
+    from kokoro_ane.pipeline import read_decision
 
     folder = options.out or options.build / "release"
     record = read_decision(folder / "decision.json")
     check_output(folder / "report.html", OURS)
     check_output(folder / "listening", pack_of_ours)
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core import open_checkpoint, quiet_coremltools
 
     checkpoint = open_checkpoint(options.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from jinja2 import UndefinedError
 
-        from kokoro_ane.core.staging import staged
+        from kokoro_ane.core import staged
         from kokoro_ane.eval.listening import audition, chosen_clips, write_pack
         from kokoro_ane.eval.reference import Reference, judged_clips
         from kokoro_ane.eval.report_page import page

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.config import not_releasable
+from kokoro_ane.core import not_releasable
 from kokoro_ane.eval import report_figures as figures
 from kokoro_ane.eval.judge import HOLDS
 from kokoro_ane.eval.listening import Audition, player
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import Record, judged_levels, tightest, used, whole_of
-from kokoro_ane.pipeline.decision_file import short
+from kokoro_ane.pipeline import short
 
 PAGE = Path(__file__).resolve().parent / "page"
 

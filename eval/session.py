@@ -10,30 +10,38 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    BOTH,
+    CLAIMS,
+    JUDGED,
+    NUMERIC,
+    SECOND,
+    THIRD,
+    VOICES,
     CommandOptions,
+    InputError,
     build_option,
     checkpoint_option,
     layout_option,
     option,
+    require_installed,
+    scratch,
     seed_argument,
 )
-from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, SECOND
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.process import scratch
-from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
+from kokoro_ane.runtimes import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
     from kokoro_ane.eval.execution import Execution, Workers
     from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
-    from kokoro_ane.quantize.corpus import Utterance
-    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.quantize import Request
+    from kokoro_ane.speech import Clip
 
 # who computes what a level is given: PyTorch in fp32; the encoder package
 FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")
@@ -48,21 +56,34 @@ class SessionOptions(CommandOptions):
     """How levels are judged; the options that quality and release share."""
 
     checkpoint: str | None = checkpoint_option()
-    layout: str = layout_option()
+    layout: str = layout_option(rare=True)
     build: Path = build_option()
-    clips: int | None = option("how many clips (default: all, 24 a set; a verdict needs 24)")
+    clips: int | None = option("how many clips (default: all; a verdict needs 24)")
     set: str | None = option(
-        f"texts and voices to judge on (default: {BOTH}, 24 sentences each)",
-        choices=(JUDGED, SECOND, BOTH),
+        f"{JUDGED}, {SECOND}, {VOICES}, {THIRD}, or {BOTH}: the first three (default)",
+        choices=(JUDGED, SECOND, VOICES, THIRD, BOTH),
+        metavar="TEXTS",
     )
-    seed: int = option("of the noise; other seeds are seed + 1 and on", 0, type=seed_argument)
-    precision: str = option("how packages are executed", "declared", choices=PRECISIONS)
-    features: str = option("the level's features, by whom", PYTORCH, choices=FEATURES)
-    claim: str = option("a device claim stays UNDECIDED here", NUMERIC, choices=CLAIMS)
-    workers: int = option("processes that measure clips, to the same figures", DEFAULT_WORKERS)
-    all_clips: bool = option("measure every clip, also where one has broken a gate", False)
+    seed: int = option(
+        "of the noise; other seeds are seed + 1 and on", 0, type=seed_argument, rare=True
+    )
+    precision: str = option("how packages are executed", "declared", choices=PRECISIONS, rare=True)
+    features: str = option("the level's features, by whom", PYTORCH, choices=FEATURES, rare=True)
+    claim: str = option("a device claim stays UNDECIDED here", NUMERIC, choices=CLAIMS, rare=True)
+    workers: int = option(
+        "processes that measure clips, to the same figures", DEFAULT_WORKERS, rare=True
+    )
+    scheduler: str = option(
+        "of a Dask cluster, whose workers measure clips in their place",
+        "",
+        rare=True,
+        metavar="tcp://HOST:PORT",
+    )
+    all_clips: bool = option(
+        "measure every clip, also where one has broken a gate", False, rare=True
+    )
     fresh: bool = option(
-        "measure everything here, whatever is stored or was measured before", False
+        "measure everything here, whatever is stored or was measured before", False, rare=True
     )
 
 
@@ -76,7 +97,7 @@ class JudgeContext:
     checkpoint: "Checkpoint"
     reference: "Reference"
     store: "Store"
-    clips: "tuple[Utterance, ...]"
+    clips: "tuple[Clip, ...]"
     execution: "Execution"
     may_build: bool
     workers: "Workers"
@@ -84,10 +105,46 @@ class JudgeContext:
 
     def request(self, method: str = "", layout: str = "", encoder: str = "") -> "Request":
         """Request packages of these levels, where this judgement looks for them."""
-        from kokoro_ane.quantize.locator import Request
+        from kokoro_ane.quantize import Request
 
         build, source = self.options.build, self.options.checkpoint
         return Request(self.checkpoint, build, method, layout, source=source, encoder=encoder)
+
+
+def tell_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
+    """Say on stderr how many lines are not judged since the checkpoint lacks their voices."""
+    from kokoro_ane.speech import speech_lines, spoken_lines
+
+    for name in (VOICES,) if chosen == BOTH else (chosen,):
+        every = speech_lines(name)
+        left_out = len(every) - len(spoken_lines(checkpoint, name))
+        if left_out:
+            print(
+                f"{left_out} of {len(every)} lines of the set {name!r} are not judged:"
+                f" {checkpoint.name} lacks their voices",
+                file=sys.stderr,
+            )
+
+
+def corpus_of(options: SessionOptions) -> Path | None:
+    """The user's own corpus, where that is judged; only quality has one."""
+    corpus: Path | None = getattr(options, "corpus", None)
+    return corpus
+
+
+def session_clips(options: SessionOptions, checkpoint: "Checkpoint") -> "tuple[Clip, ...]":
+    """The clips of the sets with their features, or the lines of a corpus, which are spoken when
+    their turn comes.
+    """
+    from kokoro_ane.eval.reference import first_clips, judged_clips
+    from kokoro_ane.speech import read_corpus
+
+    if corpus := corpus_of(options):
+        return tuple(first_clips(read_corpus(corpus, checkpoint), options.clips))
+    # 24 sentences leave a mean of 0.185 dB between 0.167 and 0.205; 48 decide
+    clips = tuple(judged_clips(checkpoint, options.set or BOTH, options.clips))
+    tell_missing_voices(checkpoint, options.set or BOTH)
+    return clips
 
 
 @contextmanager
@@ -100,6 +157,7 @@ def session(
     """Clips, fp32 reference, what was measured before under `cache`, worker processes and a
     progress display, until the block ends.
     """
+    from kokoro_ane.eval.cluster import Cluster
     from kokoro_ane.eval.execution import (
         Execution,
         Workers,
@@ -108,10 +166,10 @@ def session(
     )
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.progress import Progress
-    from kokoro_ane.eval.reference import Reference, judged_clips
+    from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
-    from kokoro_ane.pipeline.package_builds import build_package
-    from kokoro_ane.quantize.locator import HALF, Request, built_encoder
+    from kokoro_ane.pipeline import build_package
+    from kokoro_ane.quantize import HALF, Request, built_encoder
 
     if not 1 <= options.workers <= MAX_WORKERS:
         raise InputError(f"--workers {options.workers}: give 1 to {MAX_WORKERS}")
@@ -120,6 +178,8 @@ def session(
         raise InputError(
             f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none"
         )
+    if options.scheduler:
+        require_installed("--scheduler", "cluster")
     precision = arithmetic(runtime, options.precision)
     package = (
         built_encoder(
@@ -131,17 +191,20 @@ def session(
     )
     with ExitStack() as stack:
         # the clips too: their features' last bits hang on the number of threads
-        stack.enter_context(shared_cores(options.workers))
-        # 24 sentences leave a mean of 0.185 dB between 0.167 and 0.205; 48 decide
-        clips = tuple(judged_clips(checkpoint, options.set or BOTH, options.clips))
+        processes = (os.cpu_count() or 1) if options.scheduler else options.workers
+        stack.enter_context(shared_cores(processes))
+        clips = session_clips(options, checkpoint)
         # Nothing is read, and nothing is left behind: figures of this run alone.
         if options.fresh:
             cache, variations = stack.enter_context(scratch()), Variations()
         else:
-            variations = Variations.of(checkpoint, options.seed)
+            variations = Variations.for_checkpoint(checkpoint, options.seed)
         print(variations.line, file=sys.stderr)
         store = Store.open(cache, checkpoint, options.seed, variations.sha256)
-        reference = Reference(checkpoint, options.seed, store.folder / "renders", variations)
+        # ten thousand renders would fill the disk
+        renders = None if corpus_of(options) else store.folder / "renders"
+        reference = Reference(checkpoint, options.seed, renders, variations)
+        started = partial(Cluster, options.scheduler) if options.scheduler else None
         yield JudgeContext(
             options=options,
             checkpoint=checkpoint,
@@ -150,6 +213,6 @@ def session(
             clips=clips,
             execution=Execution(precision, package),
             may_build=may_build,
-            workers=stack.enter_context(Workers(reference, options.workers)),
+            workers=stack.enter_context(Workers(reference, options.workers, started)),
             progress=stack.enter_context(Progress()),
         )

@@ -5,7 +5,6 @@ judged is not judged again, an interrupted one goes on where it stopped.
     name = clip_name(package_sha256, execution, clip)
     figures = store.find(name)  # None: not measured yet
     store.keep(name, asdict(result))
-    commit()  # 40 letters; "+" behind them where files differ, "none" without git
     withheld(checkpoint)  # why nothing may be released, or None
 
 One key names the folder: checkpoint, seed, sources and texts, libraries, threads. In it the
@@ -13,7 +12,6 @@ package's hash and the clip name a figure. Verdicts are not stored: they are mad
 each time.
 """
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +19,21 @@ from typing import Any
 
 import torch
 
-from kokoro_ane.core.checkpoint import KOKORO_INT8, Checkpoint
-from kokoro_ane.core.config import not_releasable
-from kokoro_ane.core.data_files import read_json, sha256_of_json
-from kokoro_ane.core.manifest import tool_versions
-from kokoro_ane.core.staging import recover, write_json
+from kokoro_ane.core import (
+    KOKORO_INT8,
+    Checkpoint,
+    changed_files,
+    commit,
+    not_releasable,
+    read_json,
+    recover,
+    sha256_of_json,
+    source_sha256,
+    tool_versions,
+    write_json,
+)
 from kokoro_ane.eval.execution import Execution
-from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.sources import ROOT, source_sha256
+from kokoro_ane.speech import Clip
 
 MEASURING = ("core", "g2p", "encoder", "vocoder", "quantize", "runtimes", "eval")  # rooms
 
@@ -79,34 +84,9 @@ class Store:
         return data
 
 
-def clip_name(package_sha256: str, execution: Execution, clip: Utterance) -> str:
+def clip_name(package_sha256: str, execution: Execution, clip: Clip) -> str:
     """Name the figures of a clip for a package."""
     return f"{package_sha256[:16]}-{execution.name}/{clip.id}"
-
-
-def git(*arguments: str) -> str:
-    """Return git's answer about this checkout; "" where there is no git, or no checkout."""
-    try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return "" if done.returncode else done.stdout.rstrip()
-
-
-def changed_files() -> list[str]:
-    """List files that are not as the commit holds them, or that it does not hold."""
-    return [line[3:] for line in git("status", "--porcelain").splitlines()]
-
-
-def commit() -> str:
-    """The commit of the code, with "+" where files differ from it; "none" outside of a checkout."""
-    top, _, head = git("rev-parse", "--show-toplevel", "HEAD").partition("\n")
-    # Installed below somebody's checkout, git would name a commit that does not hold this code.
-    if not head or Path(top).resolve() != ROOT:
-        return "none"
-    return head + ("+" if changed_files() else "")
 
 
 def withheld(checkpoint: Checkpoint) -> str | None:

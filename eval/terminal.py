@@ -8,6 +8,7 @@ height has room for; the rest stands in the file of figures.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -15,9 +16,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.config import not_releasable
-from kokoro_ane.core.contract import BOTH
+from kokoro_ane.core import BOTH, CORPUS, not_releasable, print_table
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADDLES
 from kokoro_ane.eval.levels import LevelRecord, problem_of
@@ -77,6 +76,31 @@ def print_judgement(level: Record, file: Path) -> None:
     console.print(metric_table(level, shown, title, console.width))
     if len(shown) < len(names):
         print(f"{len(names) - len(shown)} more metrics: {file}")
+    if level["groups"]:
+        console.print(group_table(level))
+
+
+def group_table(level: Record) -> Table:
+    """A corpus by voice and by length: clips, those that break a gate by themselves, and mean and
+    worst of the two metrics that tell most.
+    """
+    names = COMPARISONS[level["stage"]].shown
+    table = compact_table("by voice and by length; variation: the mean, as above")
+    table.add_column("group", no_wrap=True)
+    for heading in ("clips", "broken"):
+        table.add_column(heading, justify="right")
+    for name in names:
+        for kind in (MEAN, WORST, "variation"):
+            table.add_column(f"{METRICS[name].title}\n{kind}", justify="right")
+    kinds = (MEAN, WORST, f"variation_{MEAN}")
+    for row, following in pairwise((*level["groups"], {"by": ""})):
+        # a group without sound has no figures
+        summary = [row["summary"].get(name, {}) for name in names]
+        figures = [figure(values.get(kind)) for values in summary for kind in kinds]
+        counts = (str(row["clips"]), str(row["broken"] or "-"))
+        ends = row["by"] != following["by"]
+        table.add_row(row["name"], *counts, *figures, end_section=ends)
+    return table
 
 
 def _verdict_lines(level: Record, short: bool) -> list[Text]:
@@ -99,7 +123,7 @@ def _verdict_lines(level: Record, short: bool) -> list[Text]:
     if len(reasons) < len(level["reasons"]):
         lines.append(Text(f"  - and {len(level['reasons']) - len(reasons)} more"))
     straddles = any(check["state"] == STRADDLES for check in level["checks"])
-    if straddles and level["provenance"]["set"] != BOTH:
+    if straddles and level["provenance"]["set"] not in (BOTH, CORPUS):
         lines.append(Text(f"  - `--set {BOTH}` judges twice as many clips"))
     return lines
 

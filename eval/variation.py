@@ -17,20 +17,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    BOTH,
+    DEFAULT_BUCKETS,
+    EXIT_GOOD,
+    EXIT_UNDECIDED,
+    JUDGED,
+    PADDED_BUCKETS,
+    SECOND,
+    VOICES,
     CommandOptions,
+    InputError,
     checkpoint_option,
+    command,
     conclude,
     option,
     parse,
+    require_installed,
 )
-from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, PADDED_BUCKETS, SECOND
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, command
-from kokoro_ane.eval import STAGES
 from kokoro_ane.eval.session import DEFAULT_WORKERS
+from kokoro_ane.eval.subjects import STAGES
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
     from kokoro_ane.eval.natural import Item
 
 SEED = 0  # what every command takes where none is given
@@ -42,7 +51,7 @@ class VariationOptions(CommandOptions):
 
     checkpoint: str | None = checkpoint_option()
     write: bool = option("measure it, and write eval/data", False)
-    set: str = option("texts that are measured", BOTH, choices=(JUDGED, SECOND, BOTH))
+    set: str = option("texts that are measured", BOTH, choices=(JUDGED, SECOND, VOICES, BOTH))
     stages: str = option("stages that are measured, with commas", ",".join(STAGES))
     workers: int = option(
         "processes that measure, to the same figures",
@@ -59,23 +68,24 @@ def measure(
     or before, by kind and clip.
     """
     from kokoro_ane.eval.execution import Workers, shared_cores
-    from kokoro_ane.eval.levels import fitting
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import Reference, judged_clips
-    from kokoro_ane.vocoder.streaming.streaming_stage import LONGEST_BUCKET
+    from kokoro_ane.eval.renditions import fitted
+    from kokoro_ane.vocoder import LONGEST_BUCKET
 
-    variations = Variations(folder=Variations.of(checkpoint, SEED).folder)
+    variations = Variations(folder=Variations.for_checkpoint(checkpoint, SEED).folder)
     with shared_cores(workers):
         measured, whole = variations.measured_items(), judged_clips(checkpoint, texts)
+        reference = Reference(checkpoint, SEED, None, variations)
         # as packages take them, the padded ones first, then as files of any length do
         every = dict.fromkeys(
-            (stage, clip)
+            (stage, fitted(clip, stage, longest, reference))
             for longest in (PADDED_BUCKETS[-1], LONGEST_BUCKET, DEFAULT_BUCKETS[-1])
             for stage in stages
-            for clip in fitting(whole, stage, longest)
+            for clip in whole
         )
         missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in measured]
-        with Workers(Reference(checkpoint, SEED, None, variations), workers) as pool:
+        with Workers(reference, workers) as pool:
             for count, _ in enumerate(pool.natural(missing), 1):
                 print(f"{count} of {len(missing)} clips", file=sys.stderr)
     return variations.measured_items()
@@ -85,11 +95,11 @@ def measure(
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(VariationOptions, "kokoro-ane variation", __doc__, argv)
+    require_installed("the judge", "judge")
     stages = options.stages.split(",")
     if unknown := sorted(set(stages) - set(STAGES)):
         raise InputError(f"--stages {', '.join(unknown)}: there are {', '.join(STAGES)}")
-    from kokoro_ane.core.checkpoint import HUB_NAME, KOKORO_INT8, open_checkpoint
-    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core import HUB_NAME, KOKORO_INT8, open_checkpoint, quiet_coremltools
 
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     if options.write and checkpoint.name not in (HUB_NAME, KOKORO_INT8):
@@ -102,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.write:
         items = measure(checkpoint, options.set, stages, options.workers)
         write_stored(FOLDER, checkpoint, SEED, items)
-    variations = Variations.of(checkpoint, SEED)
+    variations = Variations.for_checkpoint(checkpoint, SEED)
     report = {"checkpoint": checkpoint.name, "stored": variations.provenance or None}
     code = EXIT_GOOD if variations.file else EXIT_UNDECIDED
     print(variations.line)

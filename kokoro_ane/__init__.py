@@ -4,6 +4,8 @@ any machine.
     import kokoro_ane
 
     samples, rate_hz = kokoro_ane.speak("The ferry crossed the harbour.", voice="af_heart")
+    for piece in kokoro_ane.stream("It is late. Go home."): play(piece.samples)
+    [voice.name for voice in kokoro_ane.voices() if voice.language == "en-GB"]
     kokoro_ane.phonemize("Hello, world.").phonemes
     manifests = kokoro_ane.build("vocoder", checkpoint="kokoro-int8")  # checked, under build/
     kokoro_ane.judge("w8a8", checkpoint="kokoro-int8").verdict         # SHIP, REJECT or UNDECIDED
@@ -13,16 +15,30 @@ Importing this costs nothing: PyTorch and coremltools come with the first call t
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kokoro_ane.api import Judged, build, bundle, judge, quantize, release, speak
-    from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-    from kokoro_ane.core.errors import CheckFailed, InputError
-    from kokoro_ane.core.manifest import Manifest
-    from kokoro_ane.g2p.phonemizer import phonemize
+    from kokoro_ane.api import (
+        Judged,
+        build,
+        bundle,
+        compress,
+        judge,
+        load,
+        release,
+        speak,
+        stream,
+        stream_async,
+        voices,
+    )
+    from kokoro_ane.core import CheckFailed, Checkpoint, InputError, Manifest, open_checkpoint
+    from kokoro_g2p import phonemize
 
 __version__ = "0.2.0"
+# In a checkout the rooms stand beside this folder; a wheel holds them in it.
+if not (Path(__file__).parent / "core").is_dir():
+    __path__.append(str(Path(__file__).parents[1]))
 __all__ = [
     "CheckFailed",
     "Checkpoint",
@@ -31,19 +47,35 @@ __all__ = [
     "Manifest",
     "build",
     "bundle",
+    "compress",
     "judge",
+    "load",
     "open_checkpoint",
     "phonemize",
-    "quantize",
     "release",
     "speak",
+    "stream",
+    "stream_async",
+    "voices",
 ]
 _HOMES = {
-    "kokoro_ane.api": ("Judged", "build", "bundle", "judge", "quantize", "release", "speak"),
+    "kokoro_ane.api": (
+        "Judged",
+        "build",
+        "bundle",
+        "compress",
+        "judge",
+        "load",
+        "release",
+        "speak",
+        "stream",
+        "stream_async",
+        "voices",
+    ),
     "kokoro_ane.core.checkpoint": ("Checkpoint", "open_checkpoint"),
     "kokoro_ane.core.errors": ("CheckFailed", "InputError"),
     "kokoro_ane.core.manifest": ("Manifest",),
-    "kokoro_ane.g2p.phonemizer": ("phonemize",),
+    "kokoro_g2p": ("phonemize",),
 }
 
 

@@ -7,20 +7,21 @@
 Each fills the frozen options of its command, which name every further argument.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core import SAMPLE_RATE_HZ, BuildOptions, QuantizeOptions, list_voices, options_from
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from kokoro_ane.core.manifest import Manifest
-    from kokoro_ane.eval.decision import Choice
-    from kokoro_ane.pipeline.bundle import Bundle
+    from kokoro_ane.core import ListedVoice, Manifest
+    from kokoro_ane.eval import Choice
+    from kokoro_ane.pipeline import Bundle, Kokoro, Piece
 
 
 @dataclass(frozen=True)
@@ -40,28 +41,151 @@ class Judged:
     file: Path
 
 
-def _with_paths(options: dict[str, Any]) -> dict[str, Any]:
-    """Files and folders may be named by strings."""
-    places = ("build", "file", "lexicon", "out", "recipe", "timestamps", "verify", "weights")
-    return {
-        name: Path(value) if name in places and isinstance(value, str) else value
-        for name, value in options.items()
-    }
+def speak(
+    text: str | None = None,
+    voice: str | None = None,
+    *,
+    file: Path | str | None = None,
+    out: Path | str | None = None,
+    stream: str | None = None,
+    speed: float = 1.0,
+    seed: int = 0,
+    pauses: Mapping[str, float] | None = None,
+    checkpoint: str | None = None,
+    runtime: str | None = None,
+    method: str = "",
+    layout: str = "",
+    build: Path | str = "build",
+    phonemes: bool = False,
+    dialect: str | None = None,
+    lexicon: Path | str | None = None,
+    timestamps: Path | str | None = None,
+    trim: bool | None = None,
+    loudness: float | None = None,
+    split: str | None = None,
+    fresh: bool = False,
+) -> "tuple[np.ndarray, int]":
+    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz; none where a
+    file `out` or standard output (`stream`: "wav" or "pcm") takes them.
 
-
-def speak(text: str, voice: str | None = None, **options: Any) -> "tuple[np.ndarray, int]":
-    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz.
-
-    options: of pipeline.speak.SpeakOptions: runtime, method, speed, seed, loudness ... The model
+    The other arguments are the flags of `kokoro-ane speak`; pauses: seconds by name. The model
     stays open for the next call that asks for the same.
 
     Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not
-    built.
+    built, a value of another type.
     """
-    from kokoro_ane.pipeline import speak as command
+    options = locals()
+    from kokoro_ane.pipeline import SpeakOptions, speak_text
 
-    spoken = command.speak(command.SpeakOptions(text, voice, **_with_paths(options)))
-    return spoken.samples, SAMPLE_RATE_HZ
+    return speak_text(options_from(SpeakOptions, options)).samples, SAMPLE_RATE_HZ
+
+
+def load(
+    checkpoint: str | None = None,
+    runtime: str | None = None,
+    method: str = "",
+    layout: str = "",
+    build: Path | str = "build",
+) -> "Kokoro":
+    """A loaded model, whose `stream` and `stream_async` speak in any number of threads.
+
+    Calls that ask for the same get the same one, also at once; the last two stay open. The
+    arguments are the flags of `kokoro-ane speak`: None and "" for what is at hand.
+
+    Raises InputError: no checkpoint, an unknown runtime or level, a package that is not built.
+    """
+    options = locals()
+    from kokoro_ane.pipeline import SpeakOptions
+    from kokoro_ane.pipeline import load as load_model
+
+    given = options_from(SpeakOptions, options)
+    return load_model(given.checkpoint, given.runtime, given.method, given.layout, given.build)
+
+
+def stream(
+    text: str | Iterable[str],
+    voice: str | None = None,
+    *,
+    speed: float = 1.0,
+    seed: int = 0,
+    pauses: Mapping[str, float] | None = None,
+    phonemes: bool = False,
+    dialect: str | None = None,
+    lexicon: Path | str | None = None,
+    checkpoint: str | None = None,
+    runtime: str | None = None,
+    method: str = "",
+    layout: str = "",
+    build: Path | str = "build",
+) -> "Generator[Piece, None, None]":
+    """Pieces of the text's audio in order, each when it is computed: samples, text, words with
+    their times.
+
+    `text` is a whole, or parts of any length that are still being written, such as a language
+    model's tokens: a sentence is spoken when the next word, a blank line or the end has come. The
+    iterator may be closed at any piece; the model (`load`) stays open.
+
+    Raises InputError as `speak`.
+    """
+    from kokoro_ane.pipeline import check_before_opening
+
+    check_before_opening(checkpoint, voice, text, dialect, phonemes=phonemes)
+    kokoro = load(checkpoint, runtime, method, layout, build)
+    return kokoro.stream(
+        text,
+        voice,
+        speed=speed,
+        seed=seed,
+        pauses=pauses,
+        phonemes=phonemes,
+        dialect=dialect,
+        lexicon=lexicon,
+    )
+
+
+async def stream_async(
+    text: "str | Iterable[str] | AsyncIterable[str]",
+    voice: str | None = None,
+    *,
+    speed: float = 1.0,
+    seed: int = 0,
+    pauses: Mapping[str, float] | None = None,
+    phonemes: bool = False,
+    dialect: str | None = None,
+    lexicon: Path | str | None = None,
+    checkpoint: str | None = None,
+    runtime: str | None = None,
+    method: str = "",
+    layout: str = "",
+    build: Path | str = "build",
+) -> "AsyncGenerator[Piece, None]":
+    """`stream` for asyncio: the model loads and computes in threads, one piece ahead of the one
+    that is used. Parts of the text may come from an asynchronous iterator. Raises as `stream`.
+    """
+    from kokoro_ane.pipeline import check_before_opening
+
+    check_before_opening(checkpoint, voice, text, dialect, phonemes=phonemes)
+    kokoro = await asyncio.to_thread(load, checkpoint, runtime, method, layout, build)
+    pieces = kokoro.stream_async(
+        text,
+        voice,
+        speed=speed,
+        seed=seed,
+        pauses=pauses,
+        phonemes=phonemes,
+        dialect=dialect,
+        lexicon=lexicon,
+    )
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+
+
+def voices(checkpoint: str | None = None) -> "tuple[ListedVoice, ...]":
+    """Every voice of a checkpoint: name, language, sex, where it is from, whether it is at hand.
+    Nothing is opened or downloaded. Raises InputError for a folder without voices.
+    """
+    return list_voices(checkpoint)
 
 
 def build(stage: str, **options: Any) -> "tuple[Manifest, ...]":
@@ -73,21 +197,21 @@ def build(stage: str, **options: Any) -> "tuple[Manifest, ...]":
     Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a
     package missed a limit, nothing was kept.
     """
-    from kokoro_ane.pipeline import package_builds
+    from kokoro_ane.pipeline import build_stage
 
-    return package_builds.build(BuildOptions(stage, **_with_paths(options)))
+    return build_stage(options_from(BuildOptions, {"stage": stage} | options))
 
 
-def quantize(method: str, **options: Any) -> "tuple[Manifest, ...]":
+def compress(method: str, **options: Any) -> "tuple[Manifest, ...]":
     """Compress the uncompressed package in `build`: the level's manifests.
 
     options: of core.commands.QuantizeOptions: stage, layout, checkpoint, build ...
 
     Raises InputError and CheckFailed as `build`.
     """
-    from kokoro_ane.pipeline import package_builds
+    from kokoro_ane.pipeline import quantize_stage
 
-    pairs = package_builds.quantize(QuantizeOptions(method, **_with_paths(options)))
+    pairs = quantize_stage(options_from(QuantizeOptions, {"method": method} | options))
     return tuple(manifest for _, manifest in pairs)
 
 
@@ -103,9 +227,9 @@ def judge(method: str, **options: Any) -> Judged:
     Raises InputError: an unknown level, layout or runtime, packages of another checkpoint;
     CheckFailed: a package that cannot be built.
     """
-    from kokoro_ane.eval.quality import QualityOptions, judge_level
+    from kokoro_ane.eval import QualityOptions, judge_level
 
-    level, file = judge_level(QualityOptions(method=method, **_with_paths(options)))
+    level, file = judge_level(options_from(QualityOptions, {"method": method} | options))
     reasons, broken = tuple(level["reasons"]), tuple(level["broken"])
     return Judged(level["verdict"], reasons, broken, level["summary"], level["bytes"], file)
 
@@ -118,9 +242,9 @@ def release(**options: Any) -> "Choice":
 
     Raises InputError and CheckFailed as `judge`.
     """
-    from kokoro_ane.eval import release as command
+    from kokoro_ane.eval import ReleaseOptions, choose_release
 
-    return command.release(command.ReleaseOptions(**_with_paths(options)))[0]
+    return choose_release(options_from(ReleaseOptions, options))[0]
 
 
 def bundle(**options: Any) -> "Bundle":
@@ -131,6 +255,6 @@ def bundle(**options: Any) -> "Bundle":
     Raises InputError: parts of several checkpoints, or other ones than were judged; CheckFailed: a
     level that was rejected.
     """
-    from kokoro_ane.pipeline import bundle as command
+    from kokoro_ane.pipeline import BundleOptions, make_bundle
 
-    return command.bundle(command.BundleOptions(**_with_paths(options)))
+    return make_bundle(options_from(BundleOptions, options))

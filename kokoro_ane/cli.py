@@ -9,62 +9,91 @@ Each subcommand is one module's main(argv); `kokoro-ane VERB --help` is that com
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kokoro_ane import __version__
 
-COMMANDS = MappingProxyType(
+# What most people need, in the order in which they need it
+GROUPS = MappingProxyType(
     {
-        "build": ("kokoro_ane.pipeline.build", "a stage's packages: g2p, encoder, vocoder"),
-        "quantize": ("kokoro_ane.pipeline.apply", "a compressed level from the fp16 package"),
-        "speak": ("kokoro_ane.pipeline.speak", "text to a .wav or .flac file, or a stream"),
-        "quality": ("kokoro_ane.eval.quality", "judge one level; builds it where it is missing"),
-        "release": ("kokoro_ane.eval.release", "judge every level and name the one to release"),
-        "report": ("kokoro_ane.eval.report", "the page of a release decision"),
-        "bundle": ("kokoro_ane.pipeline.bundle", "one folder for an app"),
+        "Speak": {
+            "speak": ("kokoro_ane.pipeline.speak", "text to a sound file, or a stream"),
+            "voices": ("kokoro_ane.pipeline.voice_table", "who can speak"),
+        },
+        "Build": {
+            "build": ("kokoro_ane.pipeline.build", "a stage's packages: g2p, encoder, vocoder"),
+            "quantize": ("kokoro_ane.pipeline.apply", "a compressed level from the fp16 package"),
+            "bundle": ("kokoro_ane.pipeline.bundle", "one folder for an app"),
+        },
+        "Judge": {
+            "quality": (
+                "kokoro_ane.eval.quality",
+                "judge one level; builds it where it is missing",
+            ),
+            "release": ("kokoro_ane.eval.release", "judge every level and name the one to release"),
+            "report": ("kokoro_ane.eval.report", "the page of a release decision"),
+        },
+    }
+)
+# `kokoro-ane more` lists these
+MORE = MappingProxyType(
+    {
+        "doctor": (
+            "kokoro_ane.pipeline.doctor",
+            "what is installed, which checkpoint is at hand, what is built",
+        ),
+        "g2p": ("kokoro_g2p.__main__", "text to phonemes"),
         "validate": (
             "kokoro_ane.pipeline.validate",
             "one utterance through upstream, PyTorch and the packages, intermediates compared",
         ),
         "vectors": ("kokoro_ane.pipeline.vectors", "test vectors of every step"),
+        "settle": (
+            "kokoro_ane.pipeline.settle",
+            "statistics of voices, before they are first asked for",
+        ),
         "sensitivity": (
             "kokoro_ane.quantize.sensitivity",
             "measure every layer, find a recipe for `mixed`",
         ),
-        "controls": ("kokoro_ane.eval.controls", "prove that the gates reject known errors"),
         "variation": (
             "kokoro_ane.eval.variation",
             "what the model does to itself, stored for verdicts",
         ),
-        "g2p": ("kokoro_ane.g2p.__main__", "text to phonemes"),
-        "describe": ("kokoro_ane.pipeline.examine", "what a package is made of"),
-        "ane": ("kokoro_ane.pipeline.examine", "what a chip's Neural Engine takes of a package"),
         "device-report": (
             "kokoro_ane.pipeline.device_report",
             "what a Mac measures of packages, beside what they compute and move",
         ),
-        "doctor": (
-            "kokoro_ane.pipeline.doctor",
-            "what is installed, which checkpoint is at hand, what is built",
-        ),
     }
 )
-OWN_VERB = ("describe", "ane")  # subcommands of one command
+COMMANDS = MappingProxyType(
+    {verb: place for verbs in (*GROUPS.values(), MORE) for verb, place in verbs.items()}
+)
 
 
 def usage() -> str:
-    """The list of verbs."""
-    rows = "\n".join(f"  {name:<13} {says}" for name, (_, says) in COMMANDS.items())
-    return (
-        f"usage: kokoro-ane VERB ...\n\n{rows}\n\n`kokoro-ane VERB --help` tells more; --version"
-        " prints the version."
+    """The verbs that most people need, by what they are for."""
+    lines = ["usage: kokoro-ane VERB ..."]
+    for group, verbs in GROUPS.items():
+        lines += ["", f"{group}:", *_rows(verbs)]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "`kokoro-ane VERB --help` tells more of a verb, `kokoro-ane more` lists further verbs;",
+            "--version prints the version. `mlprogram --help` examines any package.",
+        ]
     )
+
+
+def _rows(verbs: Mapping[str, tuple[str, str]]) -> list[str]:
+    return [f"  {name:<13} {meaning}" for name, (_, meaning) in verbs.items()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code of the verb; 2 where there is no such verb, or nowhere to print."""
-    from kokoro_ane.core.errors import run_cli
+    from kokoro_ane.core import run_cli
 
     return run_cli(_called, None if argv is None else list(argv))
 
@@ -73,6 +102,9 @@ def _called(argv: list[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] in (["-h"], ["--help"]):
         print(usage())
+        return 0
+    if arguments[:1] == ["more"]:
+        print("\n".join(["further verbs:", *_rows(MORE)]))
         return 0
     if arguments[:1] == ["--version"]:
         print(__version__)
@@ -87,7 +119,7 @@ def _called(argv: list[str] | None) -> int:
     # Only the verb's own modules are imported, which takes seconds: run_cli's handlers are there
     # already. So the verb is called without its own run_cli.
     verb = importlib.import_module(COMMANDS[arguments[0]][0]).main
-    code: int = verb.__wrapped__(arguments if arguments[0] in OWN_VERB else arguments[1:])
+    code: int = verb.__wrapped__(arguments[1:])
     return code
 
 

@@ -15,20 +15,26 @@ last line is one JSON object. How good the result sounds is decided by eval/qual
 
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import QuantizeOptions, conclude, parse, print_table
-from kokoro_ane.core.config import not_releasable
-from kokoro_ane.core.contract import VOCODER_NAME
-from kokoro_ane.core.errors import EXIT_GOOD, command
-from kokoro_ane.pipeline.package_builds import quantize
-from kokoro_ane.quantize.methods import STAGE_METHODS
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    VOCODER_NAME,
+    QuantizeOptions,
+    command,
+    conclude,
+    not_releasable,
+    parse,
+    print_table,
+)
+from kokoro_ane.pipeline.package_builds import quantize_stage
+from kokoro_ane.quantize import STAGE_METHODS
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.core import Manifest
 
 
 def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
     """Print the checks as a table; returns the report."""
-    from kokoro_ane.core.checks import Check
+    from kokoro_ane.core import Check
 
     compression, share = manifest.compression, manifest.package_bytes / parent_bytes
     rows = [("compressed weights", f"{compression['compressed_ops']}", "as planned", "holds")]
@@ -59,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     levels = [level for methods in STAGE_METHODS.values() for level in methods.items()]
     compressed = tuple(dict.fromkeys(name for name, method in levels if method.parent))
     options = parse(QuantizeOptions, "kokoro-ane quantize", __doc__, argv, method=compressed)
-    for parent, manifest in quantize(options):
+    for parent, manifest in quantize_stage(options):
         report = print_report(manifest, parent.package_bytes)
     stage = "" if options.stage == "vocoder" else f" --stage {options.stage}"
     meaning = f"built, and every check holds; `kokoro-ane quality --method {options.method}{stage}`"

@@ -1,7 +1,7 @@
 """A bundle's manifest.json: the packages, vocabulary, voices and vectors that belong together, tied
 by hash. Written and read here.
 
-    data = assemble(folder, encoders, vocoder, g2p, checkpoint.as_source, withheld=None)
+    data = assemble(folder, encoders, vocoder, checkpoint.as_source, withheld=None)
     data = read_assembly(folder)
     verify_assembly(folder, data, hashes)
 
@@ -12,31 +12,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from kokoro_ane.core.commands import command_for
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     FRAME_SAMPLES,
     FRAMES_PER_SECOND,
-    G2P_NAME,
-    MAX_PHONEMES,
     SAMPLE_RATE_HZ,
+    UNITS_TABLE,
     VOICE_SHAPE,
+    InputError,
+    Manifest,
+    conform,
+    read_json,
+    sha256_of,
 )
-from kokoro_ane.core.data_files import conform, read_json, sha256_of
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.vector_files import INDEX
-from kokoro_ane.runtimes.registry import PACKAGE
+from kokoro_ane.runtimes import PACKAGE
+from kokoro_g2p import MAX_PHONEMES
 
 FORMAT, NAME = 3, "manifest.json"
 # what was reported of the systems that run packages, by range and route, with sources
 ADVISORIES = Path(__file__).resolve().parents[1] / "core" / "data" / "advisories.json"
 VOCABULARY, VOICES = "vocabulary.json", "voices"
-LEXICON, TEXT, VECTORS = "lexicon", "text", "vectors"
-G2P_IN_TEXT = f"no package: {TEXT}/ holds its network"
-G2P_ABSENT = (
-    f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are"
-    " spelled"
-)
+TEXT, VECTORS = "text", "vectors"
 
 
 class File(TypedDict):
@@ -53,7 +49,7 @@ class File(TypedDict):
 class PackageFile(File):
     """A manifest (`file`), and the package that it describes. Written beside these: the package's
     `inputs`, `outputs` and `buckets` (lengths in frames); of an encoder `functions`,
-    `token_buckets`, `compute_units` and `alignment`; of a vocoder `source`, the ten weights and the
+    `token_buckets` and `alignment`; of a vocoder `source`, the ten weights and the
     bias of its harmonic source.
 
     package: path of the .mlpackage or .onnx. package_sha256: over its files. package_bytes: its
@@ -67,12 +63,14 @@ class PackageFile(File):
 
 
 class Voices(TypedDict):
-    """The style tables. Written beside them: their `shape`, and which `row` serves a text.
+    """The voices. Written beside them: the tables' `shape`, and which `row` serves a text.
 
-    files: one .style file for each voice.
+    files: one .style file for each voice. statistics: one .statistics file for each, in the same
+    order, where the layout predicts; else none.
     """
 
     files: list[File]
+    statistics: list[File]
 
 
 class CheckpointNamed(TypedDict):
@@ -88,13 +86,12 @@ class CheckpointNamed(TypedDict):
 class Together(TypedDict):
     """What is read again of a bundle's manifest.json. Written beside it: `format`, a number that a
     reader compares; `layout` of the vocoder; `advisories`, what was reported of Core ML on Apple's
-    systems; `audio`, sample rate and frames.
+    systems; `compute_units`, where it computes each stage there; `audio`, sample rate and frames.
 
     checkpoint: of every package, voice and vector. releasable: whether it may be released.
     withheld: why not, or null. method: the vocoder's level. encoder: one package, or two of iOS 17.
-    vocoder: its package. g2p: its package, or why there is none. vocabulary: phoneme symbol to id.
-    voices: the style tables. lexicon: by dialect, where words alone are bundled. text: what reads
-    text, by language. vectors: inputs and outputs of every step, or null.
+    vocoder: its package. vocabulary: phoneme symbol to id. voices: the style tables. text: what
+    reads text, by language. vectors: inputs and outputs of every step, or null.
     """
 
     checkpoint: CheckpointNamed
@@ -103,10 +100,8 @@ class Together(TypedDict):
     method: str
     encoder: list[PackageFile]
     vocoder: PackageFile
-    g2p: dict[str, Any]
     vocabulary: File
     voices: Voices
-    lexicon: dict[str, File]
     text: list[File]
     vectors: File | None
 
@@ -115,7 +110,6 @@ def assemble(
     root: Path,
     encoders: Sequence[Manifest],
     vocoder: Manifest,
-    g2p: Manifest | None,
     checkpoint: dict[str, str],
     withheld: str | None,
 ) -> dict[str, Any]:
@@ -123,10 +117,12 @@ def assemble(
     bundle may not be released, or None.
     """
     # what an app needs to call an encoder, copied so that it reads one file
-    contract = ("functions", "token_buckets", "compute_units", "alignment")
-    advisories = []
+    contract = ("functions", "token_buckets", "alignment")
+    advisories, compute_units = [], []
     if vocoder.package.endswith(PACKAGE):
-        advisories = read_json(ADVISORIES, "a part of kokoro-ane is missing")["advisories"]
+        missing = "a part of kokoro-ane is missing"
+        compute_units = read_json(UNITS_TABLE, missing)["rows"]
+        advisories = read_json(ADVISORIES, missing)["advisories"]
     return {
         "format": FORMAT,
         "checkpoint": checkpoint,
@@ -135,6 +131,7 @@ def assemble(
         "method": vocoder.method,
         "layout": vocoder.layout,
         "advisories": advisories,
+        "compute_units": compute_units,
         "audio": {
             "rate_hz": SAMPLE_RATE_HZ,
             "frame_samples": FRAME_SAMPLES,
@@ -142,19 +139,14 @@ def assemble(
         },
         "encoder": [_package(encoder, root, *contract) for encoder in encoders],
         "vocoder": _package(vocoder, root, "source"),
-        # the weights of the G2P follow from the lexicon, not from the voice's checkpoint
-        "g2p": _package(g2p, root) | {"weights": g2p.checkpoint}
-        if g2p
-        else {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT},
         "vocabulary": _file(root / VOCABULARY, root),
         "voices": {
             "shape": VOICE_SHAPE,
             "row": f"phonemes - 1, at most {MAX_PHONEMES}",
-            "files": [_file(path, root) for path in sorted((root / VOICES).iterdir())],
-        },
-        "lexicon": {
-            path.stem: _file(path, root)
-            for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)
+            "files": [_file(path, root) for path in sorted((root / VOICES).glob("*.style"))],
+            "statistics": [
+                _file(path, root) for path in sorted((root / VOICES).glob("*.statistics"))
+            ],
         },
         "text": [_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
         "vectors": _file(root / VECTORS / INDEX, root),
@@ -168,8 +160,6 @@ def read_assembly(folder: Path) -> dict[str, Any]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"{path} is no assembly of format {FORMAT}: bundle again")
     conform(data, Together, str(path))
-    if "file" in data["g2p"]:
-        conform(data["g2p"], PackageFile, f"{path}.g2p")
     return data
 
 
@@ -178,10 +168,9 @@ def verify_assembly(root: Path, data: dict[str, Any], hashes: Mapping[str, str])
     packages with one checkpoint. hashes: of the bundle's files, by name. Raises InputError.
     """
     packages = [*data["encoder"], data["vocoder"]]
-    if "file" in data["g2p"]:
-        packages.append(data["g2p"])
-    files = [data["vocabulary"], *data["voices"]["files"], *data["lexicon"].values()]
-    files += [*data["text"], *([data["vectors"]] if data["vectors"] else []), *packages]
+    voices = [*data["voices"]["files"], *data["voices"]["statistics"]]
+    files = [data["vocabulary"], *voices, *data["text"], *packages]
+    files += [data["vectors"]] if data["vectors"] else []
     for entry in files:
         if hashes.get(entry["file"]) != entry["sha256"]:
             raise InputError(
@@ -197,7 +186,7 @@ def verify_assembly(root: Path, data: dict[str, Any], hashes: Mapping[str, str])
                 f"{manifest.path} is of another package than {root / NAME} says: bundle again"
             )
         expected = data["checkpoint"]["sha256"]
-        if entry is not data["g2p"] and manifest.checkpoint_sha256 != expected:
+        if manifest.checkpoint_sha256 != expected:
             raise InputError(
                 f"{manifest.path} was made from checkpoint {manifest.checkpoint_sha256[:12]}, the"
                 f" rest from {expected[:12]}: build both from one checkpoint"

@@ -13,18 +13,26 @@ import errno
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 import numpy as np
 
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import staged
+from kokoro_ane.core import SAMPLE_RATE_HZ, InputError, require_installed, staged
 
 FADE_SAMPLES = 120  # 5 ms
 CEILING = 1.0  # full scale; a louder chunk is turned down as a whole
 FULL_SCALE = 32767
-SUFFIXES = (".wav", ".flac")
+# by the suffix of a file: libsndfile's container and coding
+FORMATS = MappingProxyType(
+    {
+        ".wav": ("WAV", "PCM_16"),
+        ".flac": ("FLAC", "PCM_16"),
+        ".mp3": ("MP3", "MPEG_LAYER_III"),
+        ".opus": ("OGG", "OPUS"),
+    }
+)
+SUFFIXES = tuple(FORMATS)
 UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
 # samples of silence that stay: 0.1 s, 0.25 s
 LEAD, TAIL = SAMPLE_RATE_HZ // 10, SAMPLE_RATE_HZ // 4
@@ -115,14 +123,28 @@ class Output:
         self.full_scale += int((np.abs(pcm) >= FULL_SCALE).sum())
 
 
-@contextlib.contextmanager
-def to_file(path: Path) -> Iterator[Output]:
-    """A .wav or .flac file, which appears under its name when it is complete."""
+def check_format(path: Path) -> None:
+    """Raises InputError for a file that the libsndfile here does not write."""
     import soundfile
 
+    if not soundfile.check_format(*FORMATS[path.suffix.lower()]):
+        raise InputError(
+            f"libsndfile {soundfile.__libsndfile_version__} writes no {path.suffix}: `pip install"
+            " --upgrade soundfile` brings a newer one; .flac and .wav always work"
+        )
+
+
+@contextlib.contextmanager
+def to_file(path: Path) -> Iterator[Output]:
+    """A file of FORMATS, which appears under its name when it is complete."""
+    import soundfile
+
+    container, coding = FORMATS[path.suffix.lower()]
     with staged(path) as aside:
         try:
-            with soundfile.SoundFile(aside, "w", SAMPLE_RATE_HZ, 1, subtype="PCM_16") as file:
+            with soundfile.SoundFile(
+                aside, "w", SAMPLE_RATE_HZ, 1, subtype=coding, format=container
+            ) as file:
 
                 def put(pcm: np.ndarray) -> None:
                     file.write(pcm)
@@ -176,6 +198,7 @@ def check_loudness(lufs: float) -> float:
             f"a loudness of {lufs:g} LUFS: give {LEVELS_LUFS[0]:g} to {LEVELS_LUFS[1]:g}; -19 is"
             " usual for mono speech"
         )
+    require_installed("--loudness", "loudness")
     return lufs
 
 

@@ -16,9 +16,16 @@ again without --again. Exit 0: built and checked. Exit 1: built, missed a limit,
 
 from types import MappingProxyType
 
-from kokoro_ane.core.commands import BuildOptions, add_options, conclude, options_of
-from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
-from kokoro_ane.pipeline.package_builds import build
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    BuildOptions,
+    Parser,
+    add_options,
+    command,
+    conclude,
+    options_of,
+)
+from kokoro_ane.pipeline.package_builds import build_stage
 
 # a stage's help and its options
 _PACKAGE = ("target", "out", "again")
@@ -45,8 +52,8 @@ def main(argv: list[str] | None = None) -> int:
     for stage, (about, names) in STAGES.items():
         add_options(stages.add_parser(stage, help=about), BuildOptions, names)
     options = options_of(BuildOptions, parser.parse_args(argv))
-    manifests = build(options)
-    from kokoro_ane.core.builder import print_report
+    manifests = build_stage(options)
+    from kokoro_ane.core import print_report
 
     meaning = "built, and every check holds; `kokoro-ane speak` and `kokoro-ane quality` execute it"
     return conclude(options, print_report(manifests), EXIT_GOOD, meaning)

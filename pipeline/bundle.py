@@ -5,8 +5,6 @@
     kokoro-ane bundle --product
     # the files of ONNX Runtime instead of packages: build/bundle-onnx-fp32
     kokoro-ane bundle --runtime onnx
-    # a lexicon in the place of the rules that the Swift package reads text by
-    kokoro-ane bundle --text words
     kokoro-ane bundle --verify build/bundle-p6
 
 Packages with their manifests, manifest.json, voices, vocabulary, what reads text, vectors, model
@@ -22,10 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
     CommandOptions,
+    InputError,
     build_option,
     checkpoint_option,
+    command,
     conclude,
     exit_of,
     layout_option,
@@ -33,20 +34,18 @@ from kokoro_ane.core.commands import (
     parse,
     print_table,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
-from kokoro_ane.runtimes.registry import (
+from kokoro_ane.runtimes import (
     DEFAULT_RUNTIME,
     RUNTIMES,
     build_missing,
     check_runtime,
+    require_writable,
     resolve,
 )
 
 if TYPE_CHECKING:
-    from kokoro_ane.g2p.result import Dialect
-    from kokoro_ane.quantize.locator import Request
-
-RULES, WORDS = "rules", "words"
+    from kokoro_ane.quantize import Request
+    from kokoro_g2p import Language
 
 
 @dataclass(frozen=True)
@@ -62,13 +61,8 @@ class BundleOptions(CommandOptions):
     out: Path | None = option(
         "folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-padded-METHOD)"
     )
-    text: str = option(
-        "what reads text: g2p's rules with their word lists, or only a lexicon and the G2P package",
-        RULES,
-        choices=(RULES, WORDS),
-    )
     dialects: str | None = option(
-        "languages of that: us, gb, or us,gb (default: those that the voices speak)"
+        "languages of the text, such as us,fr (default: those that the voices speak)"
     )
     without_domain: str = option(
         "one-off forms that the rules leave out, as chat,letters: domains of"
@@ -96,7 +90,7 @@ def folder_for(options: BundleOptions, request: "Request") -> Path:
     """Return the folder to write. Raises InputError for a name that hides that the bundle is not
     releasable.
     """
-    from kokoro_ane.core.manifest import package_name
+    from kokoro_ane.core import package_name
 
     checkpoint, packages = request.checkpoint, RUNTIMES[options.runtime].packages
     # a package of fp32 is a reference
@@ -112,45 +106,41 @@ def folder_for(options: BundleOptions, request: "Request") -> Path:
     return out
 
 
-def dialects_of(text: str) -> "tuple[Dialect, ...]":
-    """Parse 'us,gb'. Raises InputError for another language."""
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in ("us", "gb"):
-            raise InputError(f"--dialects {text}: {name!r} is neither us nor gb")
-    return tuple(names)  # type: ignore[arg-type]
+def dialects_of(text: str) -> "tuple[Language, ...]":
+    """Parse 'us,fr'. Raises InputError for a language that is not read."""
+    from kokoro_g2p import dialect_of, languages_with
+
+    return languages_with(dialect_of(name.strip()) for name in text.split(","))
 
 
 def domains_of(options: BundleOptions) -> tuple[str, ...]:
     """Parse 'chat,letters'. Raises InputError for a domain that the whitelist does not have."""
-    from kokoro_ane.g2p.grammar.load import grammar_of
+    from kokoro_g2p import grammar_of
 
     names = tuple(options.without_domain.replace(",", " ").split())
-    if names and options.text == WORDS:
-        raise InputError("--without-domain is of the rules: a lexicon of words has no domains")
     grammar_of("us", names)
     return names
 
 
-def bundle(options: BundleOptions) -> Bundle:
+def make_bundle(options: BundleOptions) -> Bundle:
     """Build what is missing, write the bundle and verify it; or only verify the folder `verify`.
 
     Raises InputError: an unknown name, parts of several checkpoints or other ones than were judged;
     CheckFailed: a level that was rejected, or a package that cannot be built.
     """
-    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core import open_checkpoint
     from kokoro_ane.pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
     from kokoro_ane.pipeline.decision_file import read_product
-    from kokoro_ane.quantize.locator import Request, parse_level
+    from kokoro_ane.quantize import Request, parse_level
 
     if options.verify:
         return Bundle(options.verify, "", *verify_bundle(options.verify))
     product, method, layout, encoder = None, options.method, options.layout, ""
     if options.product:
-        if method or options.runtime != DEFAULT_RUNTIME or options.text == WORDS:
+        if method or options.runtime != DEFAULT_RUNTIME:
             raise InputError(
-                "--product takes what was judged: --method, --runtime and --text words belong to a"
-                " bundle without it"
+                "--product takes what was judged: --method and --runtime belong to a bundle without"
+                " it"
             )
         decision, chosen = read_product(options.build)
         if chosen is None:
@@ -165,15 +155,14 @@ def bundle(options: BundleOptions) -> Bundle:
         Request(checkpoint, options.build, method, layout, "", options.checkpoint, encoder),
     )
     check_runtime(options.runtime, request.method)
+    require_writable(options.runtime)
     folder = folder_for(options, request)
-    from kokoro_ane.core.staging import check_output
+    from kokoro_ane.core import check_output
     from kokoro_ane.pipeline.package_builds import build_package
 
     folder = check_output(folder, bundle_of_ours)
     build_missing(options.runtime, request, build_package)
-    write_bundle(
-        folder, request, options.runtime, dialects, options.text == WORDS, product, without
-    )
+    write_bundle(folder, request, options.runtime, dialects, product, without)
     return Bundle(folder, "SHIP", *verify_bundle(folder))
 
 
@@ -199,7 +188,7 @@ def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(BundleOptions, "kokoro-ane bundle", __doc__, argv)
-    result = bundle(options)
+    result = make_bundle(options)
     if result.folder is None:
         report = {"bundle": None, "verdict": result.verdict, "reason": result.data["reason"]}
         print(f"{result.verdict}  nothing was bundled: {result.data['reason']}")

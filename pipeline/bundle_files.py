@@ -5,6 +5,7 @@ data, checked = verify_bundle(Path("build/bundle-p6"))
 """
 
 import shutil
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.config import not_releasable
-from kokoro_ane.core.contract import G2P_NAME
-from kokoro_ane.core.data_files import read_json, sha256_of
-from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.staging import json_text, recover, staged, strangers
-from kokoro_ane.core.tensor_files import read_npy
-from kokoro_ane.g2p.result import Dialect
-from kokoro_ane.g2p.word_lists import CMUDICT
+from kokoro_ane.core import (
+    CheckFailed,
+    Checkpoint,
+    InputError,
+    Manifest,
+    Voice,
+    content_sha256,
+    copy_package,
+    is_of_finder,
+    json_text,
+    no_speaker,
+    not_releasable,
+    read_json,
+    read_npy,
+    recover,
+    sha256_of,
+    staged,
+    strangers,
+)
 from kokoro_ane.pipeline.assembly import (
-    LEXICON,
     NAME,
     TEXT,
     VECTORS,
@@ -34,15 +43,22 @@ from kokoro_ane.pipeline.assembly import (
     verify_assembly,
 )
 from kokoro_ane.pipeline.decision_file import decision_for, model_card, unattested, withheld_for
-from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
 from kokoro_ane.pipeline.step_comparison import GOOD
 from kokoro_ane.pipeline.synthesis import Chain
-from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
-from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
-from kokoro_ane.pipeline.voice_file import SUFFIX, decoded, encoded
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.genuine import require_genuine
-from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, files_of, module_of, runtime_for
+from kokoro_ane.pipeline.vector_files import STATISTICS, VOICE, check_vectors, write_vectors
+from kokoro_ane.pipeline.voice_file import STATISTICS_SUFFIX, SUFFIX, decoded, encoded
+from kokoro_ane.quantize import Request
+from kokoro_ane.runtimes import (
+    DEFAULT_RUNTIME,
+    files_of,
+    module_of,
+    open_voice,
+    predictor_in,
+    require_genuine,
+    runtime_for,
+)
+from kokoro_ane.vocoder import half
+from kokoro_g2p import DATA, Language, languages_for, write_text_tables
 
 SUMS, CARD, NOTICES = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md"
 PRODUCT_COMMAND = "kokoro-ane release --product"
@@ -52,11 +68,11 @@ LICENSED = """# Licences of what is inside
 | what | licence |
 | --- | --- |
 | weights in packages/, voices/ | {weights} |
-| packages/G2P, text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): \
+| text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): \
 licenses/apache-2.0.txt |
-| {words}/, words | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: one \
+| text/, words | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: one \
 sorted table |
-| {words}/, words of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. \
+| text/, words of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. \
 Changed: symbols |
 | text/, the tagger | statistics derived from WordNet and a Debian word list: licenses/tagger.txt |
 | network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by their \
@@ -69,17 +85,15 @@ def write_bundle(
     folder: Path,
     request: Request,
     runtime: str = DEFAULT_RUNTIME,
-    dialects: tuple[Dialect, ...] | None = None,
-    words_only: bool = False,
+    dialects: tuple[Language, ...] | None = None,
     product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     without: Collection[str] = (),
 ) -> None:
     """Write a bundle to `folder`, which appears when it is complete.
 
-    dialects: languages of the text; None for those that the voices speak. words_only: an app reads
-    text by a lexicon and the G2P package instead of g2p's rules, which hold the word lists and the
-    G2P network. product: the product decision, and the product in it that is bundled. without:
-    domains of one-off forms that the rules leave out.
+    dialects: languages of the text; None for those that the voices speak. product: the product
+    decision, and the product in it that is bundled. without: domains of one-off forms that the
+    rules leave out.
 
     Raises CheckFailed: a rejected level; InputError: missing or mixed parts, or others than the
     decision judged.
@@ -87,9 +101,6 @@ def write_bundle(
     checkpoint = request.checkpoint
     encoder_paths, vocoder_path = files_of(runtime, request)
     encoders, vocoder = [Manifest.load(path) for path in encoder_paths], Manifest.load(vocoder_path)
-    g2p_path, g2p = request.build / f"{G2P_NAME}.json", None
-    if words_only and RUNTIMES[runtime].packages and g2p_path.is_file():
-        g2p = Manifest.load(g2p_path)
     if product:
         # a package on one side only is as wrong as one of another hash
         packages = {part.package: part.package_sha256 for part in (*encoders, vocoder)}
@@ -114,21 +125,24 @@ def write_bundle(
         packages_folder.mkdir(parents=True)
         encoders = [copied(encoder, packages_folder) for encoder in encoders]
         vocoder = copied(vocoder, packages_folder)
-        g2p = g2p and copied(g2p, packages_folder)
         (aside / VOCABULARY).write_text(json_text(checkpoint.config.vocab), encoding="utf-8")
         (aside / VOICES).mkdir()
-        for name in checkpoint.voices:
-            content = encoded(checkpoint.voice(name).numpy())
-            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(content)
-        if words_only:
-            for dialect in dialects or dialects_for(checkpoint.voices):
-                write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
-        else:
-            for language in dialects or languages_for(checkpoint.voices):
-                write_text_tables(aside / TEXT, language, without)
-        _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
+        # a voice is a style table and, in the default layout, its statistics
+        predictor = predictor_in(vocoder)
+        voices = {name: open_voice(checkpoint, name, predictor) for name in checkpoint.voices}
+        for name, voice in voices.items():
+            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encoded(voice.pack))
+            if predictor:
+                content = half(voice.statistics).astype("<f2").tobytes()
+                (aside / VOICES / f"{name}{STATISTICS_SUFFIX}").write_bytes(content)
+        spoken = languages_for(checkpoint.voices)
+        for language in dialects or spoken:
+            if language not in spoken:
+                print(no_speaker(language, checkpoint.name), file=sys.stderr)
+            write_text_tables(aside / TEXT, language, without)
+        _write_licenses(checkpoint, aside)
         # vectors come from the copies inside, so that what is checked is what ships
-        voice = checkpoint.voice(checkpoint.voices[0]).numpy()
+        voice = voices[checkpoint.voices[0]]
         chain, made_of = opened_chain(encoders, vocoder, checkpoint.config.vocab, voice)
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, made_of)
         # a product needs both decisions: the level's, and that of the whole chain
@@ -138,7 +152,7 @@ def write_bundle(
         # one package that may not be released withholds the whole bundle
         if not all(part.releasable for part in (*encoders, vocoder)):
             withheld = not_releasable(checkpoint.name)
-        data = assemble(aside, encoders, vocoder, g2p, checkpoint.as_source, withheld)
+        data = assemble(aside, encoders, vocoder, checkpoint.as_source, withheld)
         (aside / NAME).write_text(json_text(data), encoding="utf-8")
         card = model_card(decision_path, data, decision, level, product and product[1])
         (aside / CARD).write_text(card, encoding="utf-8")
@@ -150,13 +164,12 @@ def copied(manifest: Manifest, folder: Path) -> Manifest:
     manifest there.
     """
     manifest.verify()
-    copy = shutil.copytree if manifest.package_path.is_dir() else shutil.copy
-    copy(manifest.package_path, folder / manifest.package)
+    copy_package(manifest.package_path, folder / manifest.package)
     return replace(manifest, path=Path(shutil.copy(manifest.path, folder)))
 
 
 def opened_chain(
-    encoders: Sequence[Manifest], vocoder: Manifest, vocab: dict[str, int], voice: np.ndarray
+    encoders: Sequence[Manifest], vocoder: Manifest, vocab: dict[str, int], voice: Voice
 ) -> tuple[Chain, dict[str, str]]:
     """Open the packages where they lie by the runtime that executes them here; return the chain and
     the hashes of the packages by name.
@@ -166,9 +179,9 @@ def opened_chain(
     return Chain(vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
-def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
+def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
     """Write LICENSES.md, which names the licence of each part, and licenses/, which holds the
-    texts. words: the folder that holds the words.
+    texts.
     """
     weights = "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
     if checkpoint.name == "kokoro-int8":
@@ -180,9 +193,8 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
         )
     shutil.copytree(LICENSES, folder / "licenses")
     for name in ("cmudict", "tagger"):
-        licence = CMUDICT.with_name(f"{name}.LICENSE.txt")
-        shutil.copy(licence, folder / "licenses" / f"{name}.txt")
-    (folder / NOTICES).write_text(LICENSED.format(weights=weights, words=words), encoding="utf-8")
+        shutil.copy(DATA / f"{name}.LICENSE.txt", folder / "licenses" / f"{name}.txt")
+    (folder / NOTICES).write_text(LICENSED.format(weights=weights), encoding="utf-8")
 
 
 def write_sums(folder: Path) -> None:
@@ -202,37 +214,39 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     # a run that wrote it may have been killed between two renames
     recover(folder.parent)
     sums = sums_of(folder)
-    files = {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-    } - {SUMS}
+    paths = [path for path in folder.rglob("*") if path.is_file() and not is_of_finder(path.name)]
+    files = {path.relative_to(folder).as_posix() for path in paths} - {SUMS}
     for name in sorted(files ^ set(sums)):
         raise InputError(
             f"{folder / name} {'is not part of the bundle' if name in files else 'is missing'}:"
             " bundle again"
         )
     for name, digest in sums.items():
-        if sha256_of(folder / name) != digest:
+        if content_sha256(folder / name) != digest:
             raise InputError(
                 f"{folder / name} was changed after the bundle was written: bundle again"
             )
     data = read_assembly(folder)
     verify_assembly(folder, data, sums)
-    voices = sorted((folder / VOICES).iterdir())
+    voices = [folder / name for name in sums if name.startswith(f"{VOICES}/")]
     for path in voices:
-        if not np.isfinite(decoded(path.read_bytes())).all():
+        content = path.read_bytes()
+        is_table = path.suffix == SUFFIX
+        numbers = decoded(content) if is_table else np.frombuffer(content, "<f2")
+        if not np.isfinite(numbers).all():
             raise InputError(f"{path} holds NaN or infinity: bundle again")
     # from here on the bundle is used as an app uses it: opened by its manifest, and run
     *encoders, vocoder = [
         Manifest.load(folder / entry["file"]) for entry in (*data["encoder"], data["vocoder"])
     ]
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
-    voice = read_npy(folder / VECTORS / VOICE)
+    voice = Voice(*(read_npy(folder / VECTORS / name) for name in (VOICE, STATISTICS)))
     chain, packages = opened_chain(encoders, vocoder, vocab, voice)
     rows = check_vectors(folder / VECTORS, chain, packages)
     missed = next((row for row in rows if row.verdict != GOOD), None)
     if missed is not None:
         raise CheckFailed(f"{folder}: {missed.where} {missed.name} at {missed.snr_db} dB")
-    return data, {"files": len(files), "voices": len(voices), "tensors": len(rows)}
+    return data, {"files": len(files), "voices": len(data["voices"]["files"]), "tensors": len(rows)}
 
 
 def bundle_of_ours(folder: Path) -> str | None:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.data_files import read_json, readable
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.runtimes.registry import PACKAGE
+from kokoro_ane.core import InputError, read_json, readable
+from kokoro_ane.runtimes import PACKAGE
 
 # 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with
 # its interval; 2: facts read off the package
@@ -27,7 +26,7 @@ CARD = """\
 **NOT RELEASABLE.** Made to try the tools; do not ship this: {{ data.withheld }}.
 
 {% endif %}
-Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder), features to \
+Text to speech in stages: text to phonemes, phonemes to features (encoder), features to \
 a waveform (vocoder).
 
 | package | MB | target | runs on | SHA-256 |
@@ -75,13 +74,8 @@ No Apple device was used: latency, placement and memory on a device are not know
 | manifest.json | what belongs together, with shapes, buckets and hashes |
 | voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |
 | vocabulary.json | phoneme symbol to id |
-{% if data.lexicon %}
-| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, \
-tab-separated |
-{% else %}
 | text/ | what reads text: rules, word lists, network and tagger for each language of the voices, \
 and texts to check a port by |
-{% endif %}
 | vectors/ | inputs and outputs of every step of the chain |
 
 Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with
@@ -180,8 +174,6 @@ def model_card(
     core_ml = data["vocoder"]["package"].endswith(PACKAGE)
     places = ("CPU and GPU; CPU on the M5", "Neural Engine, CPU") if core_ml else ("CPU", "CPU")
     parts = [*((entry, places[0]) for entry in data["encoder"]), (data["vocoder"], places[1])]
-    if "package" in data["g2p"]:
-        parts.append((data["g2p"], "CPU"))
     template = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     ).from_string(CARD, globals={"short": short})

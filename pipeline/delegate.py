@@ -15,19 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
     REQUIRED,
+    CheckFailed,
     CommandOptions,
+    InputError,
+    command,
     conclude,
     option,
     parse,
     print_table,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, command
-from kokoro_ane.runtimes.registry import PACKAGE, check_runtime
+from kokoro_ane.runtimes import PACKAGE, check_runtime
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.core import Manifest
 
 RUNTIME, SUFFIX = "executorch", ".pte"
 
@@ -56,7 +59,7 @@ def file_for(options: DelegateOptions, data: dict[str, Any]) -> Path:
 
 def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
     """Load the manifests of encoder and vocoder. Raises InputError for another runtime's files."""
-    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.core import Manifest
 
     entries = (*data["encoder"], data["vocoder"])
     manifests = [Manifest.load(bundle / entry["file"]) for entry in entries]
@@ -71,8 +74,8 @@ def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
 
 def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     """Return the table's rows. Raises CheckFailed where a package is not the bundle's."""
-    from kokoro_ane.core.manifest import package_sha256
-    from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
+    from kokoro_ane.core import package_sha256
+    from kokoro_ane.runtimes import packages_in, signatures
 
     rows = []
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -121,9 +124,9 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(DelegateOptions, "kokoro_ane.pipeline.delegate", __doc__, argv)
     check_runtime(RUNTIME)
-    from kokoro_ane.core.staging import bytes_of, check_implied, check_output, staged
+    from kokoro_ane.core import bytes_of, check_implied, check_output, staged
     from kokoro_ane.pipeline.bundle_files import verify_bundle
-    from kokoro_ane.runtimes.executorch.delegate_file import BACKEND, write
+    from kokoro_ane.runtimes import BACKEND, write
 
     data, _ = verify_bundle(options.bundle)
     out, own_file = file_for(options, data), bytes_of(BACKEND.encode())

@@ -23,20 +23,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
     CommandOptions,
+    InputError,
     build_option,
+    command,
     conclude,
+    conform,
     option,
     parse,
     print_table,
 )
-from kokoro_ane.core.data_files import conform
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
-from mlprogram.errors import ProgramError
+from mlprogram import ProgramError
 
 if TYPE_CHECKING:
-    from mlprogram.examine.profile import OpenProgram
+    from mlprogram import OpenProgram
 
 FORMAT, LARGEST_DB = 2, 200.0  # 2: rows name their function
 PLACED = "CPU_AND_NE"  # the compute units that a placement is forecast for
@@ -109,23 +112,19 @@ def measured(package: Path) -> Measured:
     """Measure a package by Core ML in this process: one row for each enumerated shape."""
     import numpy as np
 
-    from kokoro_ane.core.checks import open_functions, snr_db
-    from kokoro_ane.core.contract import MAIN
-    from kokoro_ane.core.manifest import package_sha256
-    from mlprogram import MLModel
-    from mlprogram.examine import device
+    from kokoro_ane.core import MAIN, open_functions, package_sha256, snr_db
+    from mlprogram import MLModel, load_core_ml, measure
 
-    core_ml, rows = device.load_core_ml(), []
+    core_ml, rows = load_core_ml(), []
     assert core_ml is not None  # the command asked for it
     for program in open_functions(package):
         name = program.function.name
         # Core ML plans and times each enumerated shape by itself
-        enumerated = any(len(spec.shapes) > 1 for spec in program.inputs.values())
-        for shapes in program.all_shapes() if enumerated else [program.shapes({})]:
+        for shapes in program.all_shapes():
             row = empty_row(program, shapes)
             rows.append(row)
             try:
-                facts = device.measure(core_ml, program, shapes)
+                facts = measure(core_ml, program, shapes)
             except ProgramError as problem:
                 row["refused"] = str(problem.__cause__ or problem)[:300]
                 continue
@@ -151,8 +150,7 @@ def measured_apart(package: Path, measure: Callable[[Path], Measured] = measured
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.core.manifest import package_sha256
+    from kokoro_ane.core import open_functions, package_sha256
 
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         try:
@@ -169,9 +167,9 @@ def report_of(packages: Sequence[Path]) -> Report:
     import resource
     from importlib.metadata import version
 
-    from mlprogram.examine import device
+    from mlprogram import load_core_ml
 
-    core_ml = device.load_core_ml()
+    core_ml = load_core_ml()
     if core_ml is None or not packages:
         raise InputError(
             "device-report measures packages on a Mac: name them there, or --read a file that it"
@@ -190,8 +188,8 @@ def report_of(packages: Sequence[Path]) -> Report:
 
 def read_report(path: Path) -> Report:
     """Read a report. Raises InputError that names the place of what is missing or wrong."""
-    from kokoro_ane.core.data_files import read_json
-    from mlprogram.examine.device import UNITS
+    from kokoro_ane.core import read_json
+    from mlprogram import UNITS
 
     report: Any = read_json(path, "kokoro-ane device-report writes it on a Mac")
     if not (isinstance(report, dict) and report.get("format") == FORMAT):
@@ -213,7 +211,7 @@ def read_report(path: Path) -> Report:
 
 def chip_of(report: Report) -> str:
     """Return the chip's name in the rules: m4 of "Apple M4 Pro", for they have no variants."""
-    from mlprogram.examine.rules import load_rules
+    from mlprogram import load_rules
 
     chips = load_rules().chips
     for word in report["chip"].lower().split():
@@ -226,11 +224,8 @@ def chip_of(report: Report) -> str:
 
 def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     """Return each row with the counts of its program and the forecast of its placement."""
-    from kokoro_ane.core.contract import MAIN
-    from kokoro_ane.core.manifest import package_sha256
-    from mlprogram.examine.placement import forecast_placement
-    from mlprogram.examine.profile import open_program, profile_program
-    from mlprogram.examine.rules import load_rules
+    from kokoro_ane.core import MAIN, package_sha256
+    from mlprogram import forecast_placement, load_rules, open_program, profile_program
 
     rules, chip = load_rules(), chip_of(report)
     # a report names packages by hash, for file names change from machine to machine
@@ -306,7 +301,7 @@ def main(argv: list[str] | None = None) -> int:
         report = report_of(options.packages)
     except ProgramError as problem:
         raise InputError(str(problem)) from None
-    from kokoro_ane.core.staging import json_of, write_json
+    from kokoro_ane.core import json_of, write_json
 
     write_json(options.out, report, json_of("chip", "packages"))
     count = sum(len(package["rows"]) for package in report["packages"])

@@ -1,45 +1,43 @@
-"""List installed versions, checkpoints and built packages, and the use of each that is missing.
+"""What this installation can do, its versions, checkpoints and built packages.
 
     kokoro-ane doctor [--build build]
 
-Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing.
+A use that something is missing for is named with the line that installs it. Nothing is downloaded.
+Exit 0: everything that speaking by ONNX Runtime needs is there. Exit 2: something of it is missing.
 A pipe's last line is one JSON object.
 """
 
 import platform
+import re
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    BASE,
+    EXIT_BAD_INPUT,
+    EXIT_GOOD,
     CommandOptions,
+    InputError,
     build_option,
+    command,
     conclude,
+    install_line,
+    missing_of,
     parse,
     print_table,
 )
-from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, InputError, command
 
-NEEDED = (
-    "torch",
-    "coremltools",
-    "numpy",
-    "scipy",
-    "misaki",
-    "pesq",
-    "pystoi",
-    "rich",
-    "soundfile",
-    "safetensors",
-)
 WHOLE = "whole"
-EXTRAS = {
-    "onnx": "kokoro-int8: real Kokoro from registry packages",
-    "matplotlib": "plot: curves of a report and of validate",
-    "kokoro": "upstream, for validate (make venv)",
-    "transformers": "upstream's ALBERT, for validate (test)",
-    "pocketsphinx": "bench: words of a recognizer",
+# what an installation is for: its extra (core/extras.py)
+USES = {
+    "speak by ONNX Runtime": BASE,
+    "build, bundle, speak by PyTorch": "build",
+    "judge": "judge",
+    "write ONNX files": "onnx",
+    "speak --loudness": "loudness",
+    "draw curves": "plot",
 }
 
 
@@ -50,13 +48,25 @@ class DoctorOptions(CommandOptions):
     build: Path = build_option()
 
 
+def versions() -> dict[str, str]:
+    """Return the version of every installed distribution that this one or an extra asks for."""
+    lines: list[str] = []
+    # a tree that was only unpacked has no metadata
+    with suppress(PackageNotFoundError):
+        lines = requires("kokoro-ane") or []
+    asked = {re.split(r"[^\w.-]", line)[0] for line in lines}
+    found = {}
+    for name in sorted(asked):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def checkpoints() -> dict[str, bool]:
     """Return the places of a checkpoint, and whether each can be read without a network."""
     from huggingface_hub import try_to_load_from_cache
 
-    from kokoro_ane.core.checkpoint import KOKORO_INT8
-    from kokoro_ane.core.hub import HUB_FILES, HUB_REPOSITORY, HUB_REVISION
-    from kokoro_ane.core.kokoro_int8.cache import available
+    from kokoro_ane.core import HUB_FILES, HUB_REPOSITORY, HUB_REVISION, KOKORO_INT8, available
 
     # a path, None, or a mark of what the hub does not have
     cached = [
@@ -69,7 +79,7 @@ def checkpoints() -> dict[str, bool]:
 
 def packages(build: Path) -> dict[str, str]:
     """Return the state of each built package: WHOLE, or what is wrong with it."""
-    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.core import Manifest
 
     states = {}
     for path in sorted(build.glob("*.json")):
@@ -86,15 +96,12 @@ def packages(build: Path) -> dict[str, str]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(DoctorOptions, "kokoro-ane doctor", __doc__, argv)
-    versions: dict[str, str | None] = dict.fromkeys((*NEEDED, *EXTRAS))
-    for name in versions:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
     homes, built = checkpoints(), packages(options.build)
-    needed = ", ".join(f"{name} {versions[name] or 'MISSING'}" for name in NEEDED)
-    rows = [("every build", needed)]
-    # what is missing is named with what it is for
-    rows += [(name, versions[name] or f"missing; for {use}") for name, use in EXTRAS.items()]
+    missing = {use: missing_of(extra) for use, extra in USES.items()}
+    rows = [
+        (use, f"missing: {', '.join(names)}; run `{install_line(names)}`" if names else "ready")
+        for use, names in missing.items()
+    ]
     for name, is_available in homes.items():
         rows.append((f"checkpoint {name}", "available" if is_available else "not available"))
     intact = ", ".join(name for name, state in built.items() if state == WHOLE)
@@ -102,11 +109,13 @@ def main(argv: list[str] | None = None) -> int:
     rows += [(name, state) for name, state in built.items() if state != WHOLE]
     title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     print_table(title, ("what", "state"), rows)
-    missing = [name for name in NEEDED if versions[name] is None]
-    report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
-    code = EXIT_BAD_INPUT if missing else EXIT_GOOD
-    meaning = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
-    return conclude(options, report, code, f"{meaning} (`make venv` installs all)")
+    needed, *_ = missing.values()
+    report = {"missing": missing, "versions": versions(), "checkpoints": homes, "packages": built}
+    code = EXIT_BAD_INPUT if needed else EXIT_GOOD
+    meaning = (
+        f"missing: {', '.join(needed)}" if needed else "nothing that speaking needs is missing"
+    )
+    return conclude(options, report, code, meaning)
 
 
 if __name__ == "__main__":

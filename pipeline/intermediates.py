@@ -11,7 +11,7 @@ come from the steps of the chain. A tensor that is computed from a bad one is no
 because its input does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,27 +19,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     COLUMNS_PER_FRAME,
     DEFAULT_BUCKETS,
+    EQUAL,
     FRAMES_PER_SECOND,
     TOKEN_BUCKETS,
+    Checkpoint,
+    InputError,
     PackedLayout,
+    Tensors,
+    Voice,
     bucket_for,
+    levels_db,
+    run_steps,
+    snr_db,
+    style_row,
 )
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
-from kokoro_ane.core.voices import style_row
-from kokoro_ane.encoder.encoder_steps import (
+from kokoro_ane.encoder import (
     FROM_IDS,
     AlignmentLimits,
     Buckets,
+    Encoder,
     EncoderBackend,
     check_speed,
     input_ids,
+    torch_functions,
 )
-from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.pipeline.step_comparison import (
     ABSENT,
     AFTER,
@@ -56,11 +62,18 @@ from kokoro_ane.pipeline.upstream import (
     upstream_intermediates,
     upstream_of,
 )
-from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs, pack
-from kokoro_ane.vocoder.source import gaussian_noise
-from kokoro_ane.vocoder.vocoder_steps import SOURCE, VOCODER, VocoderBackend
-from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
+from kokoro_ane.vocoder import (
+    SOURCE,
+    VOCODER,
+    PackedVocoder,
+    StreamingPackage,
+    Vocoder,
+    VocoderBackend,
+    VocoderInputs,
+    gaussian_noise,
+    pack,
+)
+from kokoro_ane.vocoder import STEPS as VOCODER_STEPS
 
 ORDER = (
     "bert",
@@ -111,7 +124,7 @@ class UtteranceInputs:
     seed: int
 
     @classmethod
-    def of(
+    def from_phonemes(
         cls, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float = 1.0, seed: int = 0
     ) -> "UtteranceInputs":
         """Return the inputs for phonemes of the vocabulary in the voice of a pack [510, 1, 256].
@@ -138,7 +151,7 @@ class TorchBackend:
     any dtype.
     """
 
-    arrays = False
+    arrays, predictor = False, ""
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source, self.buckets = vocoder.generator.m_source.host, BUCKETS.frames
@@ -148,9 +161,24 @@ class TorchBackend:
         """Return features [1, channels, 1, B + 1]."""
         return torch.from_numpy(pack(inputs, bucket_for(inputs.frames, BUCKETS.frames)))
 
-    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """Return the waveform [600F]."""
+    def run(self, features: Tensor, style: Tensor, statistics: Tensor, frames: int) -> Tensor:
+        """Return the waveform [600F]; `statistics` is not read."""
         return self.packed(features, style).flatten()[: 5 * COLUMNS_PER_FRAME * frames]
+
+
+def is_predicted(vocoder: VocoderBackend, frames: int) -> bool:
+    """Whether the vocoder predicts its statistics of an utterance that is so long."""
+    return isinstance(vocoder, StreamingPackage) and frames > vocoder.chain.lengths.utterance[-1]
+
+
+def compared_levels(
+    reference: Intermediates, other: Intermediates, another_seed: Intermediates
+) -> StepRow:
+    """Compare the levels of two waveforms. Upstream with another noise seed has to differ more:
+    predicted statistics are another draw of the same speech, not the same samples.
+    """
+    true, levels, drawn = (levels_db(run["waveform"]) for run in (reference, other, another_seed))
+    return compared("levels", true, levels, snr_db(true, drawn))
 
 
 @torch.no_grad()
@@ -190,7 +218,7 @@ def torch_run(
     checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype, reference: Intermediates
 ) -> Intermediates:
     """Run our PyTorch, padded to the default buckets and masked."""
-    encoder, count = Encoder.of(checkpoint).to(dtype), len(spoken.ids)
+    encoder, count = Encoder.from_checkpoint(checkpoint).to(dtype), len(spoken.ids)
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str, _module: torch.nn.Module, _inputs: tuple, out: Tensor) -> None:
@@ -199,10 +227,13 @@ def torch_run(
     # these two never leave the module: hooks read them
     for name in ("bert", "bert_encoder"):
         getattr(encoder, name).register_forward_hook(partial(keep, name))
-    limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
+    limits = AlignmentLimits.from_config(checkpoint.config, BUCKETS.frames[-1])
     backend = EncoderBackend(torch_functions(encoder), limits, BUCKETS)
-    vocoder = TorchBackend(Vocoder.of(checkpoint).to(dtype), checkpoint.config.hidden_dim)
-    tensors = chain_run(backend, vocoder, spoken, dtype, reference)
+    vocoder = TorchBackend(
+        Vocoder.from_checkpoint(checkpoint).to(dtype), checkpoint.config.hidden_dim
+    )
+    speaker = Voice(np.zeros(0, np.float32))  # its style is in `spoken`
+    tensors = chain_run(backend, vocoder, spoken, dtype, reference, speaker)
     return _arrays(outputs) | tensors
 
 
@@ -213,6 +244,7 @@ def chain_run(
     spoken: UtteranceInputs,
     dtype: torch.dtype,
     reference: Intermediates,
+    speaker: Voice,
 ) -> Intermediates:
     """Run the chain of PyTorch or of packages on its own tensors, then source and vocoder again on
     the reference's, spectrum included.
@@ -220,7 +252,7 @@ def chain_run(
     The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads
     phases, so a stage can be judged only on equal inputs.
     """
-    chain = Chain({}, np.zeros(0, np.float32), encoder, vocoder)
+    chain = Chain({}, speaker, encoder, vocoder)
     inputs = spoken.inputs(dtype)
     free = run_steps((*FROM_IDS, *VOCODER_STEPS), chain, inputs)
     frames = free["asr"].shape[-1]
@@ -247,8 +279,11 @@ def compared_runs(
     reference: Mapping[str, np.ndarray],
     other: Mapping[str, np.ndarray],
     limits: Mapping[str, float],
+    reported: Collection[str] = ("chain",),
 ) -> list[StepRow]:
-    """Compare two runs: one row a tensor of ORDER, in that order."""
+    """Compare two runs: one row a tensor of ORDER, in that order. `reported`: those without a
+    verdict; the whole chain runs on its own inputs.
+    """
     rows: dict[str, StepRow] = {}
     for name in ORDER:
         expected, tensor = reference.get(name), other.get(name)
@@ -258,7 +293,7 @@ def compared_runs(
         sources = [rows[source].verdict for source in FROM.get(name, ()) if source in rows]
         behind = any(verdict in (BAD, AFTER) for verdict in sources)
         row = compared(name, expected, tensor, limits[name], behind)
-        # the whole chain on its own inputs has no limit
-        is_reported = name == "chain" and row.verdict != ABSENT
-        rows[name] = replace(row, verdict=REPORTED) if is_reported else row
+        if name in reported and row.verdict != ABSENT:
+            row = replace(row, verdict=REPORTED)
+        rows[name] = row
     return list(rows.values())

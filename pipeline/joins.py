@@ -20,11 +20,9 @@ from itertools import zip_longest
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
-from kokoro_ane.g2p.result import PUNCTUATION
+from kokoro_ane.core import FRAME_SAMPLES, SAMPLE_RATE_HZ, InputError
 from kokoro_ane.pipeline.audio import FADE_SAMPLES, fade
+from kokoro_g2p import PUNCTUATION, without_stress
 
 STEP = 60  # samples, 2.5 ms
 # of full scale
@@ -52,7 +50,7 @@ def sounds_of(phonemes: str) -> list[int]:
 
 def bare(phonemes: str) -> str:
     """The first symbol that is not a stress mark."""
-    return phonemes.lstrip(PRIMARY + SECONDARY)[:1]
+    return without_stress(phonemes)[:1]
 
 
 class Loudness:

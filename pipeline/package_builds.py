@@ -1,7 +1,7 @@
 """Build packages from options: a stage as the converter makes it, or a compressed level of it.
 
-manifests = build(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="padded"))
-((parent, manifest),) = quantize(QuantizeOptions("w8a8", checkpoint="kokoro-int8"))
+manifests = build_stage(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="padded"))
+((parent, manifest),) = quantize_stage(QuantizeOptions("w8a8", checkpoint="kokoro-int8"))
 built(request, build_package)  # quantize.locator: only what is not there
 """
 
@@ -12,28 +12,28 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
+    CORE_ML,
     DEFAULT_BUCKETS,
     ENCODER_NAME,
     G2P_NAME,
-    ONE_FUNCTION,
+    LAYOUTS,
+    PADDED,
     PADDED_BUCKETS,
     PADDED_TARGET,
     STREAMED,
     TOKEN_BUCKETS,
     VOCODER_NAME,
+    BuildOptions,
+    InputError,
+    QuantizeOptions,
 )
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.quantize.locator import default_layout
-from kokoro_ane.runtimes.registry import RUNTIMES, check_runtime, module_of
+from kokoro_ane.quantize import default_layout
+from kokoro_ane.runtimes import RUNTIMES, check_runtime, module_of, require_writable
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.builder import Kind, Stage
-    from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.core.manifest import Manifest
-    from kokoro_ane.vocoder.layouts import PaddedLayout
-    from kokoro_ane.vocoder.vocoder_stage import VocoderStage
+    from kokoro_ane.core import Checkpoint, Kind, Manifest, Stage
+    from kokoro_ane.vocoder import PaddedLayout, VocoderStage
 
 # options that do not say what is built
 WHERE = ("out", "checkpoint", "weights", "again", "json")
@@ -44,12 +44,12 @@ STAGES, PRECISIONS = ("g2p", "encoder", "vocoder"), ("fp16", "fp32")
 def build_package(options: BuildOptions | QuantizeOptions) -> None:
     """Call `build` or `quantize`, depending on the options."""
     if isinstance(options, BuildOptions):
-        build(options)
+        build_stage(options)
     else:
-        quantize(options)
+        quantize_stage(options)
 
 
-def build(options: BuildOptions) -> "tuple[Manifest, ...]":
+def build_stage(options: BuildOptions) -> "tuple[Manifest, ...]":
     """Write a stage's packages into `options.out`; each is executed and compared with PyTorch
     before it gets its name. Packages that are there and that the same options, checkpoint, sources
     and libraries made are not built anew, unless `options.again`.
@@ -57,27 +57,30 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
     Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a
     package missed a limit, nothing was kept.
     """
-    from kokoro_ane.core.staging import check_output
+    from kokoro_ane.core import check_output
 
     check_output(options.out / "x.json")  # before a checkpoint is opened
     if options.stage not in STAGES:
         raise InputError(f"there is no stage {options.stage!r}: give one of {', '.join(STAGES)}")
+    if options.layout not in ("", *LAYOUTS):
+        raise InputError(f"unknown layout {options.layout!r}; there are: {', '.join(LAYOUTS)}")
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
     if options.stage != "g2p" and options.runtime != CORE_ML:
         # refuse a flag that only packages have, or a library that is not installed, before seconds
         # go into opening a checkpoint
         check_runtime(options.runtime, "fp32", layout=options.layout)
-    from kokoro_ane.core.checkpoint import open_checkpoint
+        require_writable(options.runtime)
+    from kokoro_ane.core import open_checkpoint
 
     # opened once, and not before what costs less was checked
     opened = cache(lambda: open_checkpoint(options.checkpoint))
     if options.stage == "vocoder":
         one_function = options.target == PADDED_TARGET
-        layouts = ONE_FUNCTION if one_function else RUNTIMES[options.runtime].layouts
+        layouts = (PADDED,) if one_function else RUNTIMES[options.runtime].layouts
         options = replace(options, layout=options.layout or default_layout(opened(), layouts))
     if not options.again and any(options.out.glob("*.json")):
-        from kokoro_ane.core.builder import current
+        from kokoro_ane.core import current
 
         manifests = current(*_identity(options, opened))
         if manifests:
@@ -94,32 +97,35 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
     elif options.layout in STREAMED:
         stage = _streaming_stage(options, opened)
     else:
-        from kokoro_ane.vocoder.decoder import Vocoder
-        from kokoro_ane.vocoder.layouts import PaddedLayout
+        from kokoro_ane.vocoder import PaddedLayout
 
         stage = vocoder_stage(
             opened(),
-            PaddedLayout.of(options.layout, Vocoder.of(opened())),
+            PaddedLayout(),
             options.buckets or PADDED_BUCKETS,
             options.precision,
             options.target or PADDED_TARGET,
         )
-    from kokoro_ane.core import builder
+    from kokoro_ane.core import build_packages
 
-    return builder.build(stage, options.out, kind, _identity(options, opened)[1])
+    return build_packages(stage, options.out, kind, _identity(options, opened)[1])
 
 
 def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], str]:
     """Return the paths of a build's manifests, and a hash of all that determines their content."""
-    from kokoro_ane.core.data_files import sha256_of, sha256_of_json
-    from kokoro_ane.core.manifest import PACKAGE_TOOLS, tool_versions
-    from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.quantize.sources import source_sha256
+    from kokoro_ane.core import (
+        PACKAGE_TOOLS,
+        sha256_of,
+        sha256_of_json,
+        source_sha256,
+        tool_versions,
+    )
+    from kokoro_ane.quantize import Request
 
     rooms, tools = ["core", options.stage, "quantize"], tuple[str, ...](PACKAGE_TOOLS)
     paths: tuple[Path, ...]
     if options.stage == "g2p":
-        from kokoro_ane.g2p.neural import WEIGHTS
+        from kokoro_g2p import WEIGHTS
 
         level = "" if options.method == "w8" else f"-{options.method}"
         paths = (options.out / f"{G2P_NAME}{level}.json",)
@@ -127,7 +133,7 @@ def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         made_from = sha256_of(weights) if weights.is_file() else ""
     else:
         if options.runtime != CORE_ML:
-            from kokoro_ane.runtimes.exported import kind_of
+            from kokoro_ane.runtimes import kind_of
 
             rooms, tools = [*rooms, "runtimes"], kind_of(module_of(options.runtime)).tools
         checkpoint = opened()
@@ -143,20 +149,19 @@ def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
 def _g2p_stage(options: BuildOptions) -> "Stage":
     if options.weights is not None and options.weights.suffix != ".npz":
         raise InputError(
-            f"--weights {options.weights}: a .npz file that `python -m training.g2p_network` wrote"
+            f"--weights {options.weights}: a .npz of `python -m kokoro_g2p.training.g2p_network`"
         )
-    from kokoro_ane.g2p.g2p_stage import G2PStage
-    from kokoro_ane.g2p.neural import WEIGHTS
+    from kokoro_ane.pipeline.g2p_stage import G2PStage
+    from kokoro_g2p import WEIGHTS
 
     return G2PStage(options.weights or WEIGHTS, options.method, options.target or "iOS17")
 
 
 def _encoder_stage(options: BuildOptions, opened: Opened) -> "Stage":
-    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core import quiet_coremltools
 
     with quiet_coremltools():
-        from kokoro_ane.encoder.encoder_stage import EncoderStage
-        from kokoro_ane.encoder.encoder_steps import Buckets
+        from kokoro_ane.encoder import Buckets, EncoderStage
     # lengths are checked before seconds go into opening the checkpoint
     buckets = Buckets(options.token_buckets or TOKEN_BUCKETS, options.buckets or DEFAULT_BUCKETS)
     return EncoderStage(opened(), buckets, options.precision, options.target or "iOS18")
@@ -172,8 +177,8 @@ def vocoder_stage(
     """Return the stage of the vocoder, which is checked with a second of a calibration sentence in
     this checkpoint's voice. Raises InputError.
     """
-    from kokoro_ane.quantize.speech import check_speech
-    from kokoro_ane.vocoder.vocoder_stage import VocoderStage
+    from kokoro_ane.speech import check_speech
+    from kokoro_ane.vocoder import VocoderStage
 
     speech = check_speech(checkpoint, layout.check_frames(buckets))
     return VocoderStage(checkpoint, layout, buckets, precision, target, speech)
@@ -183,13 +188,11 @@ def _streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
     """Return the stage of the vocoder in three functions, checked with four and a half seconds."""
     if options.target == PADDED_TARGET:
         raise InputError("--target iOS17 is for --layout padded: three functions need iOS 18")
-    from kokoro_ane.quantize.speech import check_speech
-    from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
-    from kokoro_ane.vocoder.streaming.streaming_package import Lengths
-    from kokoro_ane.vocoder.streaming.streaming_stage import BUCKETS, CHECK_FRAMES, StreamingStage
+    from kokoro_ane.speech import check_speech
+    from kokoro_ane.vocoder import BUCKETS, CHECK_FRAMES, Lengths, StreamingStage, predictor_of
 
     # likewise before the checkpoint is opened
-    lengths = Lengths.of(options.buckets or BUCKETS)
+    lengths = Lengths.from_buckets(options.buckets or BUCKETS)
     checkpoint = opened()
     speech = check_speech(checkpoint, min(CHECK_FRAMES, lengths.decoder[-1]))
     predictor = predictor_of(checkpoint)
@@ -203,41 +206,40 @@ def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind
     calibration sentence, as packages are.
     """
     checkpoint, runtime = opened(), module_of(options.runtime)
-    from kokoro_ane.quantize.speech import check_speech
-    from kokoro_ane.runtimes.exported import (
+    from kokoro_ane.runtimes import (
         CHECKED_FRAMES,
         PortableEncoderStage,
         PortableVocoderStage,
         kind_of,
     )
-    from kokoro_ane.vocoder.packing import excerpt
+    from kokoro_ane.speech import check_speech
+    from kokoro_ane.vocoder import excerpt
 
     if options.stage == "encoder":
         return PortableEncoderStage(checkpoint, runtime), kind_of(runtime)
     if options.layout in STREAMED:
-        from kokoro_ane.runtimes.onnx.onnx_streaming import FOLDER, OnnxStreamingStage
+        from kokoro_ane.runtimes import FOLDER, OnnxStreamingStage
 
-        return OnnxStreamingStage.of(checkpoint), FOLDER
+        return OnnxStreamingStage.from_checkpoint(checkpoint), FOLDER
     speech = check_speech(checkpoint, max(CHECKED_FRAMES))
     # an exported file takes any length: three lengths are executed
     excerpts = tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES)
     return PortableVocoderStage(checkpoint, runtime, excerpts), kind_of(runtime)
 
 
-def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
+def quantize_stage(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
     """Compress a built package; return pairs of the parent's manifest and the new one, two for an
     encoder of iOS 17.
 
     Raises InputError: an unknown name, a parent that is not built; CheckFailed: a package missed a
     limit, nothing was kept.
     """
-    from kokoro_ane.core.staging import check_output
-    from kokoro_ane.quantize.methods import method_named, with_settings
+    from kokoro_ane.core import check_output
+    from kokoro_ane.quantize import method_named, with_settings
 
     check_output(options.build / "x.json")
     method = with_settings(method_named(options.method, options.stage), list(options.settings))
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core import open_checkpoint, quiet_coremltools
 
     if options.stage != "vocoder":
         for name, usual in (("layout", ""), ("runtime", CORE_ML), ("recipe", None)):
@@ -246,17 +248,20 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
                     f"--{name} belongs to the vocoder: the {options.stage} has one layout and"
                     " packages only"
                 )
-    from kokoro_ane.quantize.recipe import recipe_for
+    if options.runtime != CORE_ML:
+        check_runtime(options.runtime)
+        require_writable(options.runtime)
+    from kokoro_ane.quantize import recipe_for
 
     checkpoint = open_checkpoint(options.checkpoint)
     recipe = recipe_for(method, checkpoint, options.recipe)
     layout = options.layout or default_layout(checkpoint)
     if options.runtime != CORE_ML:
-        from kokoro_ane.runtimes.onnx.onnx_levels import build_file
+        from kokoro_ane.runtimes import build_file
 
         return [build_file(method, checkpoint, options.build, layout)]
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from kokoro_ane.quantize.compress import build_compressed
+        from kokoro_ane.quantize import build_compressed
     stage = VOCODER_NAME if options.stage == "vocoder" else ENCODER_NAME
     anew = not options.layout
     return build_compressed(method, checkpoint, options.build, recipe, layout, anew, stage)

@@ -1,7 +1,7 @@
 """Finished chunks of a long run, kept beside the output until it is complete, so that an
 interrupted run can go on.
 
-    with resume_state(Path("book.wav.parts"), settings, resume=True) as state:
+    with resume_state(Path("book.wav.parts"), settings) as state:
         for speech in pipeline.speak(text, voice, options, state.earlier): state.keep(speech)
 
 OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), one NUMBER.npz for
@@ -21,13 +21,20 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.data_files import read_json
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.process import LOCK, try_lock
-from kokoro_ane.core.staging import check_implied, discard, json_text, strangers
-from kokoro_ane.core.tensor_files import read_npz
+from kokoro_ane.core import (
+    KEPT_SUFFIX,
+    LOCK,
+    InputError,
+    check_implied,
+    discard,
+    json_text,
+    read_json,
+    read_npz,
+    strangers,
+    try_lock,
+)
 from kokoro_ane.pipeline.synthesis import Speech
-from kokoro_ane.pipeline.text import Chunk
+from kokoro_g2p import Chunk
 
 SETTINGS, CHUNK_FILE = "settings.json", re.compile(r"\d{6,}\.npz")
 FIELDS = ("phonemes", "durations", "edges", "samples", "pause", "gain", "peak")
@@ -36,7 +43,7 @@ AGAIN_S = 0.1  # how often a waiting process tries the lock
 
 def parts_of(out: Path) -> Path:
     """Where finished chunks are kept until the output is complete."""
-    return out.with_name(out.name + ".parts")
+    return out.with_name(out.name + KEPT_SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -84,12 +91,12 @@ class ResumeState:
                 path.unlink(missing_ok=True)
                 raise
 
-    def begin(self, settings: dict[str, Any], resume: bool) -> None:
-        """Remove what an earlier run left, or with `resume` check that it had the same settings.
-        Raises InputError where it had others.
+    def begin(self, settings: dict[str, Any], fresh: bool) -> None:
+        """Keep what an earlier run left, and say so; with `fresh` remove it. Raises InputError
+        where it was made with other settings.
         """
-        path = self.folder / SETTINGS
-        if not (resume and path.is_file()):
+        path, count = self.folder / SETTINGS, len(self.chunk_files)
+        if fresh or not count:
             # before the new settings: chunks never stand beside those of another text
             for file in self.chunk_files:
                 file.unlink()
@@ -97,17 +104,24 @@ class ResumeState:
             return
         earlier = read_json(path, "it names what the kept chunks were made of")
         if not isinstance(earlier, dict):
-            raise InputError(f"{path} is damaged: start anew without --resume")
+            raise InputError(f"{path} is damaged: --fresh discards the chunks beside it")
         for name in sorted({*earlier, *settings}):
             if earlier.get(name) != settings.get(name):
                 raise InputError(
-                    f"{self.folder} holds chunks of another {name}: start anew without --resume,"
-                    " or give what it was made with"
+                    f"{self.folder} holds {count} finished chunks of another {name}: give what they"
+                    " were made with, or --fresh, which discards them"
                 )
+        print(
+            f"{count} finished chunks of an earlier run are kept ({self.folder}); --fresh discards"
+            " them",
+            file=sys.stderr,
+        )
 
 
 @contextmanager
-def resume_state(folder: Path, settings: dict[str, Any], resume: bool) -> Iterator[ResumeState]:
+def resume_state(
+    folder: Path, settings: dict[str, Any], fresh: bool = False
+) -> Iterator[ResumeState]:
     """The chunks kept in `folder`, for one process at a time. The folder is removed when all went
     well; else its chunks stay, and a line on stderr says how to go on.
 
@@ -119,7 +133,7 @@ def resume_state(folder: Path, settings: dict[str, Any], resume: bool) -> Iterat
     try:
         state, begun, complete = ResumeState(folder), False, False
         try:
-            state.begin(settings, resume)
+            state.begin(settings, fresh)
             begun = True
             yield state
             complete = True
@@ -129,8 +143,7 @@ def resume_state(folder: Path, settings: dict[str, Any], resume: bool) -> Iterat
                 discard(folder)
             elif begun:
                 print(
-                    f"{count} finished chunks are kept in {folder}: the same command with --resume"
-                    " goes on",
+                    f"{count} finished chunks are kept in {folder}: the same command goes on",
                     file=sys.stderr,
                 )
     finally:

@@ -1,30 +1,38 @@
-"""Speak: text to a .wav or .flac file, or a stream, through g2p, encoder and vocoder.
+"""Speak: text to a sound file, .wav, .flac, .mp3 or .opus, or to a stream.
 
     kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint FOLDER] [--method w8a8] \\
         [--runtime torch|mlprogram|coreml|onnx]
-    kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--resume]
+    kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--fresh]
     echo "Hello." | kokoro-ane speak - --stream | aplay     # or what is still being written
 
 Exit 0: spoken. Exit 2: bad input, one line says which. A pipe's last line is one JSON object; with
 --stream stdout is audio, and the table and the JSON line go to stderr. Finished chunks of an
-interrupted run stay in OUT.parts/ until --resume has used them.
+interrupted run stay in OUT.parts/ and the same command goes on with them.
 """
 
+import argparse
 import hashlib
 import io
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    SAMPLE_RATE_HZ,
     CommandOptions,
+    InputError,
     build_option,
+    check_seed,
     checkpoint_option,
+    command,
+    command_began,
     conclude,
     layout_option,
     option,
@@ -33,24 +41,26 @@ from kokoro_ane.core.commands import (
     seed_argument,
     voice_option,
 )
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
+from kokoro_g2p import LANGUAGES_READ, parse_pauses
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Voice
+    from kokoro_ane.pipeline.audio import Output
     from kokoro_ane.pipeline.synthesis import Pipeline, Speech
-    from kokoro_ane.pipeline.text import LiveText, Phonemizer
-    from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import Opened
+    from kokoro_g2p import LiveText
 
 
-# Each sentence length makes oneDNN kernels of its own: 1,024 kept grew by 288 MB over 10,000 words
-# (--runtime torch), 32 by 1 to 22 MB.
-FEW_KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
 NOTHING = io.BytesIO()
-WITHOUT_FILES = "torch"  # the runtime that needs none
+
+
+def pauses_argument(text: str) -> Mapping[str, float]:
+    """'paragraph=0.6,chapter=1.5' for argparse."""
+    try:
+        return parse_pauses(text)
+    except InputError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,8 @@ class SpeakOptions(CommandOptions):
 
     text: str | None = option("what to say; - reads standard input", None, "text", nargs="?")
     voice: str | None = voice_option()
-    file: Path | None = option("a UTF-8 text file instead")
-    out: Path | None = option("output, .wav or .flac, 24 kHz mono 16 bit", None, "-o", "--out")
+    file: Path | None = option("a UTF-8 text file instead", metavar="FILE")
+    out: Path | None = option("a .wav, .flac, .mp3 or .opus file, 24 kHz", None, "-o", "--out")
     stream: str | None = option(
         "audio to stdout as it is finished (default: wav)",
         nargs="?",
@@ -70,35 +80,41 @@ class SpeakOptions(CommandOptions):
         choices=("wav", "pcm"),
     )
     speed: float = option("0.25 to 4; 2 is twice as fast", 1.0)
-    seed: int = option("of the noise: the same seed gives the same samples", 0, type=seed_argument)
-    checkpoint: str | None = checkpoint_option()
-    runtime: str | None = option(
-        "torch; mlprogram: the packages, executed here (default where built); coreml: on a Mac;"
-        " onnx (default without PyTorch)"
+    pauses: Mapping[str, float] | None = option(
+        "seconds of silence, as paragraph=0.6,chapter=1.5",
+        type=pauses_argument,
+        metavar="NAME=S,...",
     )
-    method: str = option(
-        "level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)", ""
-    )
-    layout: str = layout_option()
-    build: Path = build_option()
-    phonemes: bool = option("the text is phonemes of Kokoro's vocabulary already", False)
-    dialect: str | None = option(
-        "of g2p: us, gb, es, it, and misaki's and BCP 47 names (default: by the voice)"
-    )
-    lexicon: Path | None = option("your own pronunciations, before the lexicon's")
+    dialect: str | None = option(f"{', '.join(LANGUAGES_READ)} or a BCP 47 tag", metavar="NAME")
     timestamps: Path | None = option(
-        "write word and phoneme times as .json, or subtitles as .srt or .vtt"
+        "times of words (.json), or subtitles (.srt, .vtt)", metavar="FILE"
     )
+    split: str | None = option(
+        "a file for each chapter: OUT-01, OUT-02 ...", choices=("chapter",), metavar="chapter"
+    )
+    loudness: float | None = option("level the file (BS.1770); -19 is usual", metavar="LUFS")
+    method: str = option("level of the vocoder: fp16, w8a8, p6 ...", "", metavar="LEVEL")
+    runtime: str | None = option("mlprogram, torch, onnx, coreml (on a Mac)", metavar="NAME")
+    checkpoint: str | None = checkpoint_option(rare=True)
+    layout: str = layout_option(rare=True)
+    build: Path = build_option(rare=True)
+    seed: int = option(
+        "of the noise: the same seed gives the same samples", 0, type=seed_argument, rare=True
+    )
+    phonemes: bool = option("the text is phonemes of Kokoro's vocabulary already", False, rare=True)
+    lexicon: Path | None = option("your own pronunciations, before the lexicon's", rare=True)
     trim: bool | None = option(
         "cut silence above 0.1 s before the first sound and above 0.25 s behind the last (default:"
-        " with --stream)"
+        " with --stream)",
+        rare=True,
     )
-    loudness: float | None = option(
-        "level the file to this loudness (BS.1770), its peak at most -1 dBFS", metavar="LUFS"
+    fresh: bool = option(
+        "discard the chunks that an interrupted run left in OUT.parts/", False, rare=True
     )
-    resume: bool = option("go on with the chunks that an interrupted run left in OUT.parts/", False)
+    # what every run does; it was a choice before version 0.3
+    resume: bool = option(argparse.SUPPRESS, False)
     # a call shows no progress bar; a command does, without --quiet
-    quiet: bool = option("no progress bar", True)
+    quiet: bool = option("no progress bar", True, rare=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,25 +131,30 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     """The options with the defaults that follow from others. Raises InputError for everything that
     can be refused before a model is opened.
     """
-    from kokoro_ane.core.staging import check_implied, check_output
-    from kokoro_ane.encoder.encoder_steps import check_speed
-    from kokoro_ane.g2p.alphabet import dialect_of
-    from kokoro_ane.pipeline.audio import SUFFIXES, check_loudness
+    from kokoro_ane.core import check_implied, check_output
+    from kokoro_ane.encoder import check_speed
+    from kokoro_ane.pipeline.audio import SUFFIXES, check_format, check_loudness
     from kokoro_ane.pipeline.resume import not_a_resume_state, parts_of
-    from kokoro_ane.runtimes.registry import check_runtime, default_runtime
+    from kokoro_ane.pipeline.speaking import runtime_named
+    from kokoro_g2p import check_pauses, dialect_of
 
     out, timestamps = options.out, options.timestamps
-    stream, runtime = options.stream, options.runtime
+    stream = options.stream
     if out is not None and stream is not None:
-        raise InputError("give -o FILE.wav (or .flac), or --stream: not both")
-    if options.resume and out is None:
-        raise InputError("--resume needs -o FILE: a stream keeps nothing")
+        raise InputError("give -o FILE.wav (or .flac, .mp3, .opus), or --stream: not both")
+    if (options.resume or options.fresh) and out is None:
+        raise InputError("--resume and --fresh need -o FILE: a stream keeps nothing")
+    if options.resume and options.fresh:
+        raise InputError("--fresh discards what --resume goes on with: give one of them")
     if options.loudness is not None:
         check_loudness(options.loudness)
         if stream is not None:
             raise InputError("--loudness needs -o FILE: it is known when the last word is spoken")
+    if options.split and out is None:
+        raise InputError("--split needs -o FILE")
     if out is not None:
         out = check_output(out, suffixes=SUFFIXES, arguments=options)
+        check_format(out)
         check_implied(parts_of(out), not_a_resume_state)
     if timestamps is not None:
         from kokoro_ane.pipeline.timestamps import SUFFIXES as TIMES
@@ -141,11 +162,10 @@ def checked(options: SpeakOptions) -> SpeakOptions:
         timestamps = check_output(timestamps, suffixes=TIMES, arguments=options)
         if options.trim:
             raise InputError("--trim moves what --timestamps tells: give one of them")
-    # names are checked before anything is opened; a default is chosen later, by what is built
-    if runtime or options.method:
-        runtime = runtime or default_runtime()
-        check_runtime(runtime, options.method, layout=options.layout)
+    runtime = runtime_named(options.runtime, options.method, options.layout)
     check_speed(options.speed)
+    check_seed(options.seed)
+    check_pauses(options.pauses or {})
     return replace(
         options,
         out=out,
@@ -156,35 +176,8 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     )
 
 
-@lru_cache(maxsize=1)
-def opened_models(
-    source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object
-) -> "tuple[Checkpoint, str, Request, Opened]":
-    """The checkpoint, the runtime's name, the request, and the models, which stay open for the next
-    call. `stamp` changes with the files in `build`: a package that was built anew is opened anew.
-    """
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.staging import there
-    from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import RUNTIMES, default_runtime, open_runtime, resolve
-
-    checkpoint, name = open_checkpoint(source), runtime or default_runtime()
-    request = resolve(name, Request(checkpoint, build, method, layout))
-    # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
-    may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
-    if may_choose and not there(request.vocoder):
-        print(
-            f"{request.vocoder} is not built: PyTorch speaks;"
-            f" `{request.command(request.vocoder)}` builds it",
-            file=sys.stderr,
-        )
-        name = WITHOUT_FILES
-        request = resolve(name, replace(request, method=""))
-    return checkpoint, name, request, open_runtime(name, request)
-
-
 def settings(
-    options: SpeakOptions, runtime: str, text: str, voice: "np.ndarray", models: dict[str, str]
+    options: SpeakOptions, runtime: str, text: str, voice: "Voice", models: dict[str, str]
 ) -> dict[str, Any]:
     """What decides the samples: chunks of another run are used only if all of it is the same."""
 
@@ -194,9 +187,10 @@ def settings(
     torch = sys.modules.get("torch")
     return {
         "text": digest(text.encode()),
-        "voice": digest(voice.tobytes()),
+        "voice": digest(voice.pack.tobytes() + voice.statistics.tobytes()),
         "speed": options.speed,
         "seed": options.seed,
+        "pauses": dict(options.pauses or {}),
         "runtime": runtime,
         "models": models,
         # another number of threads sums in another order: the last bits differ
@@ -230,28 +224,38 @@ def synthesized(
     options: SpeakOptions,
     text: "str | LiveText",
     pipeline: "Pipeline",
-    voice: "np.ndarray",
+    voice: "Voice",
     made_with: dict[str, Any],
+    started: float,
 ) -> Spoken:
     """Speak the text, block by block, into the file, the stream or memory. The report is of the
-    audio and of the time it took. `made_with`: what decides the samples.
+    audio and of the time it took. `made_with`: what decides the samples. `started`: when the
+    command or the call did.
     """
     import numpy as np
 
-    from kokoro_ane.pipeline.audio import Output, levelled, to_file, to_stream, trimmed
+    from kokoro_ane.pipeline.audio import levelled, trimmed
     from kokoro_ane.pipeline.resume import parts_of, resume_state
-    from kokoro_ane.pipeline.synthesis import Speech, SpeechOptions, SynthesisStats
+    from kokoro_ane.pipeline.synthesis import (
+        Speech,
+        SpeechOptions,
+        SynthesisStats,
+        begins_chapter,
+    )
 
-    stats, earlier, loudness_lufs = SynthesisStats(), None, None
+    stats, earlier = SynthesisStats(started=started), None
     memory = [np.zeros(0, np.float32)]
     # a stream is played as it is computed, window by window where the vocoder has windows
-    how = SpeechOptions(options.speed, options.seed, windowed=options.stream is not None)
+    windowed = options.stream is not None
+    how = SpeechOptions(options.speed, options.seed, windowed=windowed, pauses=options.pauses or {})
+    files: list[dict[str, Any]] = []
+    samples_written = full_scale = 0
     with ExitStack() as stack:
         listeners: list[Callable[[Speech], None]] = [stats.add]  # of finished chunks
         if options.out:
-            state = resume_state(parts_of(options.out), made_with, options.resume)
+            state = resume_state(parts_of(options.out), made_with, options.fresh)
             kept = stack.enter_context(state)
-            earlier = kept.earlier if options.resume else None
+            earlier = kept.earlier
             listeners.append(kept.keep)
         if options.timestamps:
             from kokoro_ane.pipeline.timestamps import times_to
@@ -259,125 +263,135 @@ def synthesized(
             listeners.append(stack.enter_context(times_to(options.timestamps, text)).add)
         total = len(text) if isinstance(text, str) else None
         listeners.append(stack.enter_context(progress(total, options.quiet)))
-        output = Output(lambda _: None)
-        if options.out:
-            output = stack.enter_context(to_file(options.out))
-        elif options.stream:
-            output = to_stream(sys.stdout.buffer, options.stream)
 
-        def blocks() -> "Iterator[np.ndarray]":
+        def blocks() -> "Iterator[tuple[int, np.ndarray]]":
+            """Samples in order, each with the number of its file."""
+            number = 0
+            before: Speech | None = None
+            held: list[np.ndarray] = []  # of a chunk that may begin a chapter
             for block in pipeline.blocks(text, voice, how, earlier):
-                if isinstance(block, Speech):
-                    # its last sample was written
-                    for listener in listeners:
-                        listener(block)
-                else:
-                    yield block
+                if not isinstance(block, Speech):
+                    if options.split:
+                        held.append(block)
+                    else:
+                        yield number, block
                     stats.heard(len(block))
+                    continue
+                if options.split:
+                    audio, held = np.concatenate([memory[0], *held]), []
+                    if begins_chapter(before, block.chunk):
+                        # the silence before a heading ends the chapter before it
+                        if block.pause:
+                            yield number, audio[: block.pause]
+                        number, audio = number + 1, audio[block.pause :]
+                    yield number, audio
+                before = block
+                # its last sample was written
+                for listener in listeners:
+                    listener(block)
 
-        audio: Iterable[np.ndarray] = blocks()
-        if options.trim:
-            audio = trimmed(audio)
-        if options.loudness is not None:
-            whole = np.concatenate(list(audio))
-            samples, loudness_lufs = levelled(whole, options.loudness)
-            audio = [samples]
-        for samples in audio:
-            output.write(samples)
-            if not (options.out or options.stream):
-                memory.append(samples)
+        for number, group in itertools.groupby(blocks(), key=itemgetter(0)):
+            audio: Iterable[np.ndarray] = map(itemgetter(1), group)
+            loudness_lufs = None
+            if options.trim:
+                audio = trimmed(audio)
+            if options.loudness is not None:
+                samples, loudness_lufs = levelled(np.concatenate(list(audio)), options.loudness)
+                audio = [samples]
+            with destination(options, number, memory) as output:
+                for samples in audio:
+                    output.write(samples)
+            samples_written += output.samples
+            full_scale += output.full_scale
+            file = chapter_file(options.out, number) if options.split and options.out else None
+            seconds = round(output.samples / SAMPLE_RATE_HZ, 6)
+            files.append({"file": str(file), "seconds": seconds, "loudness_lufs": loudness_lufs})
     report = {
         **stats.report(),
-        "samples_at_full_scale": output.full_scale,
+        "samples_at_full_scale": full_scale,
         "dropped": pipeline.dropped,
-        "loudness_lufs": loudness_lufs,
-        "seconds_trimmed": round((stats.samples - output.samples) / SAMPLE_RATE_HZ, 6),
+        "loudness_lufs": files[0]["loudness_lufs"],
+        "seconds_trimmed": round((stats.samples - samples_written) / SAMPLE_RATE_HZ, 6),
     }
-    return Spoken(report, np.concatenate(memory))
+    return Spoken(report | ({"files": files} if options.split else {}), np.concatenate(memory))
 
 
-def g2p_stage(
-    options: SpeakOptions, runtime: str, voice: str
-) -> "tuple[Phonemizer, dict[str, str]]":
-    """What reads the text of a voice, and the hash of the G2P package by its name, where that reads
-    unknown words: the packages speak, and it is built.
-    """
-    from kokoro_ane.g2p.alphabet import dialect_of, voice_language
-    from kokoro_ane.pipeline.text import phoneme_sentences, text_reader
-    from kokoro_ane.runtimes.registry import RUNTIMES
-
-    if options.phonemes:
-        return phoneme_sentences, {}
-    program: Any = None
-    made_of: dict[str, str] = {}
-    if RUNTIMES[runtime].packages:
-        from kokoro_ane.runtimes.executed import open_g2p
-
-        program, made_of = open_g2p(runtime, options.build)
-    # a dialect that was asked for holds for every voice
-    if options.dialect:
-        return text_reader(dialect_of(options.dialect), options.lexicon, program), made_of
-    reader = text_reader(voice_language(voice), options.lexicon, program, voice_language)
-    return reader, made_of
+def chapter_file(out: Path, number: int) -> Path:
+    """book.mp3 -> book-01.mp3; what stands before the first heading is book-00.mp3."""
+    return out.with_stem(f"{out.stem}-{number:02}")
 
 
-def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
+@contextmanager
+def destination(
+    options: SpeakOptions, number: int, memory: "list[np.ndarray]"
+) -> "Iterator[Output]":
+    """Where the samples of file `number` go: a file, the stream, or `memory`."""
+    from kokoro_ane.core import check_output
+    from kokoro_ane.pipeline.audio import SUFFIXES, Output, to_file, to_stream
+
+    if options.out:
+        out = chapter_file(options.out, number) if options.split else options.out
+        if options.split:
+            out = check_output(out, suffixes=SUFFIXES, arguments=options)
+        with to_file(out) as output:
+            yield output
+    elif options.stream:
+        yield to_stream(sys.stdout.buffer, options.stream)
+    else:
+        output = Output(lambda _: None)
+        write = output.write
+
+        def remember(samples: "np.ndarray") -> None:
+            write(samples)
+            memory.append(samples)
+
+        output.write = remember  # type: ignore[method-assign]
+        yield output
+
+
+def speak_text(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     """Speak a text. The model stays open for the next call that asks for the same, until a file in
     `build` changes. `stdin`: what a text or file of "-" stands for.
 
     Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not
     built, a file that cannot be written.
     """
+    started = command_began()
     options = checked(options)
-    os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
-    from kokoro_ane.core.voices import VoiceLibrary
-    from kokoro_ane.g2p.alphabet import voice_language
-    from kokoro_ane.g2p.ssml import voices_in
-    from kokoro_ane.pipeline.synthesis import Pipeline
-    from kokoro_ane.pipeline.text import read_text
+    from kokoro_ane.pipeline.speaking import ReaderOptions, check_before_opening, load
+    from kokoro_g2p import read_text
 
     # what is still being written is spoken as its sentences complete
     text = read_text(options.text, options.file, stdin, live=options.stream is not None)
-    manifests = sorted(
-        (path.name, path.stat().st_mtime_ns) for path in options.build.glob("*.json")
+    check_before_opening(
+        options.checkpoint, options.voice, text, options.dialect, phonemes=options.phonemes
     )
-    checkpoint, runtime, request, opened = opened_models(
-        options.checkpoint,
-        options.runtime,
-        options.method,
-        options.layout,
-        options.build,
-        (Path.cwd(), *manifests),
+    kokoro = load(
+        options.checkpoint, options.runtime, options.method, options.layout, options.build
     )
-    library = VoiceLibrary(checkpoint.folder / "voices")
-
-    @cache
-    def voice_named(other: str) -> "np.ndarray":
-        pack = library.blend(other)
-        opened.require_voice(other)
-        return pack
-
-    name, voice = library.chosen(options.voice)
-    opened.require_voice(name)
+    name, voice = kokoro.chosen(options.voice, options.dialect)
+    reading = ReaderOptions(options.phonemes, options.dialect, options.lexicon)
     # a voice in the text is refused before anything is spoken; a pipe's text is not there yet
-    if isinstance(text, str) and not options.phonemes:
-        for other in voices_in(text):
-            voice_named(other)
-            if not options.dialect:
-                voice_language(other)
-
-    reader, g2p_hash = g2p_stage(options, runtime, name)
-    vocab, models = checkpoint.config.vocab, opened.made_of | g2p_hash
-    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=voice_named)
-    made_with = settings(options, runtime, text, voice, models) if isinstance(text, str) else {}
-    spoken = synthesized(options, text, pipeline, voice, made_with)
+    kokoro.check_voices_in(text, reading)
+    g2p_hash = {} if options.phonemes else kokoro.g2p_program[1]
+    models = kokoro.opened.made_of | g2p_hash
+    made_with = (
+        settings(options, kokoro.runtime, text, voice, models) if isinstance(text, str) else {}
+    )
+    with kokoro.reader(name, reading) as reader:
+        for path in (options.out, options.timestamps):
+            if path and not path.parent.exists():
+                print(f"{path.parent} is no folder yet: it is made", file=sys.stderr)
+                path.parent.mkdir(parents=True)
+        pipeline = kokoro.pipeline(reader)
+        spoken = synthesized(options, text, pipeline, voice, made_with, started)
     about = {
-        "checkpoint": checkpoint.name,
-        "releasable": checkpoint.releasable,
+        "checkpoint": kokoro.checkpoint.name,
+        "releasable": kokoro.checkpoint.releasable,
         "voice": name,
-        "runtime": runtime,
-        "method": request.method,
-        "layout": request.layout,
+        "runtime": kokoro.runtime,
+        "method": kokoro.request.method,
+        "layout": kokoro.request.layout,
         "speed": options.speed,
         "seed": options.seed,
         "models": models,
@@ -390,13 +404,12 @@ def print_report(report: dict[str, Any], title: str) -> None:
     """Stages with their share, then what is worth a line."""
     spent, factor = report["seconds_by_stage"], report["real_time_factor"]
     total = sum(spent.values())
-    # of a stage: how many times real time it would be if it were alone
-    length, rows = total / factor if factor else 0.0, []
+    rows = []
     for stage, seconds in (*spent.items(), ("all", total)):
-        share = f"{seconds / total:.0%}" if total else ""
-        speed = f"{length / seconds:,.1f}" if seconds and length else ""
-        rows.append((stage, f"{seconds:.3f}", share, speed))
-    print_table(title, ("stage", "seconds", "share", "times real time"), rows, right=True)
+        share = seconds / total if total else 0.0
+        stage_factor = "" if factor is None else f"{share * factor:.3f}"
+        rows.append((stage, f"{seconds:.3f}", f"{share:.0%}", stage_factor))
+    print_table(title, ("stage", "seconds", "share", "real-time factor"), rows, right=True)
     print(*in_words(report), sep="\n")
 
 
@@ -407,7 +420,10 @@ def in_words(report: dict[str, Any]) -> list[str]:
     lines = [f"{length}, {earlier} of them from an earlier run" if earlier else length]
     factor, first_s = report["real_time_factor"], report["first_audio_s"]
     if factor is not None:
-        lines.append(f"real-time factor {factor:.3f}; first audio after {first_s:.2f} s")
+        lines.append(
+            f"real-time factor {factor:.3f} (seconds of computing for a second of sound); first"
+            f" audio {first_s:.2f} s after the start of the command"
+        )
     turned, down = report["chunks_turned_down"], report["turned_down_db"]
     clipping = f"{turned} chunks turned down, by {-down:.1f} dB at most"
     lines.append(
@@ -423,11 +439,17 @@ def in_words(report: dict[str, Any]) -> list[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    options = parse(SpeakOptions, "kokoro-ane speak", __doc__, argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    if "--" in words[:-1]:
+        # what stands behind it is the text, whatever it begins with; flags may follow
+        place = words.index("--")
+        words = [*words[:place], *words[place + 2 :], *words[place : place + 2]]
+    options = parse(SpeakOptions, "kokoro-ane speak", __doc__, words)
     if options.out is None and options.stream is None:
-        raise InputError("give -o FILE.wav (or .flac), or --stream")
-    report = speak(options, sys.stdin.buffer).report
-    from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, RUNTIMES
+        raise InputError("give -o FILE.wav (or .flac, .mp3, .opus), or --stream")
+    report = speak_text(options, sys.stdin.buffer).report
+    from kokoro_ane.pipeline.speaking import WITHOUT_FILES
+    from kokoro_ane.runtimes import ENCODER_BY_PYTORCH, RUNTIMES
 
     if RUNTIMES[report["runtime"]].packages:
         if not options.phonemes and "G2P" not in report["models"]:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.steps import EQUAL, Step, Tensors
+from kokoro_ane.core import EQUAL, Step, Tensors, print_table, snr_db
 from kokoro_ane.pipeline.synthesis import Chain
 
 GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
@@ -27,8 +25,8 @@ class StepRow:
     sample) where it differs from the reference by more than PARTING. where: utterance and step of a
     stored vector.
 
-    None means: not compared (all figures), equal (snr_db, limit_db), constant (correlation),
-    nowhere (parts_at).
+    None means: not compared (all figures), equal (snr_db, limit_db), nowhere
+    (parts_at).
     """
 
     name: str
@@ -36,7 +34,6 @@ class StepRow:
     limit_db: float | None
     snr_db: float | None = None
     max_abs: float | None = None
-    correlation: float | None = None
     parts_at: int | None = None
     note: str = ""
     where: str = ""
@@ -46,13 +43,12 @@ class StepRow:
         name = f"{self.where} {self.name}".strip()
         limit = "equal" if self.limit_db is None else f"{self.limit_db:.1f} dB"
         if self.max_abs is None:
-            return (name, "", "", limit, "", "", f"{self.verdict}: {self.note}")
+            return (name, "", "", limit, "", f"{self.verdict}: {self.note}")
         return (
             name,
             f"{self.max_abs:.2e}",
             "equal" if self.snr_db is None else f"{self.snr_db:.1f} dB",
             limit,
-            "" if self.correlation is None else f"{self.correlation:.6f}",
             "" if self.parts_at is None else str(self.parts_at),
             self.verdict,
         )
@@ -82,15 +78,12 @@ def compared(
     difference, snr = np.abs(reference - other), snr_db(reference, other)
     largest = np.abs(reference).max(initial=0.0)
     by_place = (difference > PARTING * largest).reshape(-1, reference.shape[-1]).any(axis=0)
-    spread = reference.std() * other.std()
-    product = ((reference - reference.mean()) * (other - other.mean())).mean()
     return StepRow(
         name,
         verdict=GOOD if snr >= limit_db else bad,  # NaN is below every limit
         limit_db=limit,
         snr_db=None if snr == EQUAL else max(snr, LEAST_DB) if snr == snr else LEAST_DB,
         max_abs=float(difference.max(initial=0.0)),
-        correlation=float(product / spread) if spread else None,
         parts_at=int(np.flatnonzero(by_place)[0]) if by_place.any() else None,
         where=where,
     )
@@ -135,5 +128,5 @@ def first_bad(rows: list[StepRow]) -> str | None:
 
 def print_rows(title: str, rows: list[StepRow]) -> None:
     """Print the rows as a table."""
-    headings = ("tensor", "max abs", "SNR", "to reach", "correlation", "parts at", "")
+    headings = ("tensor", "max abs", "SNR", "to reach", "parts at", "")
     print_table(title, headings, (row.cells() for row in rows))

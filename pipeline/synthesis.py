@@ -14,17 +14,24 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import Step, Tensors, run_steps
-from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
-from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
-from kokoro_ane.g2p.ssml import VOICE_MARK
+from kokoro_ane.core import (
+    FRAME_SAMPLES,
+    SAMPLE_RATE_HZ,
+    InputError,
+    Step,
+    Tensors,
+    UtteranceTooLong,
+    Voice,
+    run_steps,
+)
+from kokoro_ane.encoder import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
+from kokoro_ane.encoder import STEPS as ENCODER_STEPS
 from kokoro_ane.pipeline.audio import StreamFinish, finished
 from kokoro_ane.pipeline.joins import (
     JoinTrim,
@@ -35,32 +42,41 @@ from kokoro_ane.pipeline.joins import (
     shares_of,
     with_pauses,
 )
-from kokoro_ane.pipeline.text import (
+from kokoro_ane.vocoder import STEPS as VOCODER_STEPS
+from kokoro_ane.vocoder import VOCODER, VOCODER_INPUTS, VocoderBackend, require_sound
+from kokoro_g2p import (
     LONGEST_PHONEMES,
+    LOOKED_BACK,
     PAUSES_S,
+    VOICE_MARK,
     Chunk,
     Phonemizer,
     calls,
     chunks,
-    halves,
+    nothing_to_say,
 )
-from kokoro_ane.vocoder.packing import Array
-from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
-from kokoro_ane.vocoder.vocoder_steps import VOCODER, VocoderBackend, require_sound
 
+NO_TURNS = nullcontext()
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """What the steps work with: vocabulary, one voice [510, 1, 256], and who computes encoder and
-    vocoder.
-    """
+    """What the steps work with: vocabulary, one voice, and who computes encoder and vocoder."""
 
     vocab: Mapping[str, int]
-    voice: np.ndarray
+    speaker: Voice
     encoder: EncoderBackend
     vocoder: VocoderBackend
+
+    @property
+    def voice(self) -> np.ndarray:
+        """The style pack [510, 1, 256]."""
+        return self.speaker.pack
+
+    def statistics_for(self, phonemes: int) -> np.ndarray:
+        """What the voice adds to predicted statistics in an utterance of so many phonemes [2R]."""
+        return self.speaker.statistics_for(phonemes)
 
 
 def begin(phonemes: str, speed: float, seed: int) -> Tensors:
@@ -102,21 +118,27 @@ class SpeechOptions:
     raw: each chunk is a call of its own and stays as the models made it: with their silence at both
     ends, which stands beside the pauses, and their ticks.
     windowed: a chunk is given out window by window, where the vocoder has windows.
+    pauses: seconds by NAMED_PAUSES in the place of PAUSES_S, at any speed.
     """
 
     speed: float = 1.0
     seed: int = 0
     raw: bool = False
     windowed: bool = False
+    pauses: Mapping[str, float] | None = None
 
     def silence(self, before: "Speech | None", chunk: Chunk) -> int:
         """Samples of silence between the last sound before `chunk` and its first."""
-        # a silence that the text asks for is the same at every pace
+        # a silence that was asked for is the same at every pace
         if chunk.before_s is not None:
             return int(chunk.before_s * SAMPLE_RATE_HZ + 0.5)
         if before is None:
             return 0
-        return int(PAUSES_S[before.chunk.ending] * SAMPLE_RATE_HZ / self.speed + 0.5)
+        name: str = before.chunk.ending
+        if begins_chapter(before, chunk) or chunk.opening == "scene":
+            name = chunk.opening
+        seconds = (self.pauses or {}).get(name, PAUSES_S[name] / self.speed)
+        return int(seconds * SAMPLE_RATE_HZ + 0.5)
 
 
 @dataclass(frozen=True)
@@ -145,6 +167,11 @@ class Speech:
         return np.concatenate([np.zeros(self.pause, np.float32), self.samples])
 
 
+def begins_chapter(before: Speech | None, chunk: Chunk) -> bool:
+    """Whether a chapter begins with `chunk`: of headings behind one another the first opens it."""
+    return chunk.opening == "chapter" and (before is None or before.chunk.opening != "chapter")
+
+
 @dataclass
 class Level:
     """The peak of a call's waveform before fades and gain, and its gain, of what is computed so
@@ -157,6 +184,19 @@ class Level:
     def add(self, waveform: np.ndarray, gain: float) -> None:
         """The next piece [n]."""
         self.peak, self.gain = max(self.peak, float(np.abs(waveform).max())), gain
+
+
+def taking_turns(
+    blocks: Iterable[np.ndarray | Speech], turn: AbstractContextManager[object]
+) -> Iterator[np.ndarray | Speech]:
+    """The blocks, each computed while `turn` is held, which is free while they are used."""
+    iterator = iter(blocks)
+    while True:
+        with turn:
+            block = next(iterator, None)
+        if block is None:
+            return
+        yield block
 
 
 class Pipeline:
@@ -172,19 +212,20 @@ class Pipeline:
         vocab: Mapping[str, int],
         clock: Callable[[], float] = time.perf_counter,
         longest: int = LONGEST_PHONEMES,
-        voices: Callable[[str], Array] | None = None,
+        voices: Callable[[str], Voice] | None = None,
+        turn: AbstractContextManager[object] = NO_TURNS,
     ) -> None:
-        """`voices` gives the style pack of a voice that the text names; without it the text may
-        name none.
+        """`voices` gives a voice that the text names; without it the text may name none. `turn` is
+        held while models compute.
         """
         self.g2p, self.encoder, self.vocoder, self.vocab = g2p, encoder, vocoder, vocab
-        self.clock, self.longest, self.voices = clock, longest, voices
+        self.clock, self.longest, self.voices, self.turn = clock, longest, voices, turn
         self.dropped = Counter[str]()
 
     def speak(
         self,
         text: str | Iterable[str],
-        voice: Array,
+        voice: Voice,
         options: SpeechOptions,
         earlier: Callable[[int, Chunk], Speech | None] | None = None,
     ) -> Iterator[Speech]:
@@ -196,12 +237,12 @@ class Pipeline:
     def blocks(
         self,
         text: str | Iterable[str],
-        voice: Array,
+        voice: Voice,
         options: SpeechOptions,
         earlier: Callable[[int, Chunk], Speech | None] | None = None,
     ) -> Iterator[np.ndarray | Speech]:
         """Audio of `text`, a whole or parts in order: samples [n] as they are computed, and behind
-        the last ones of a chunk its Speech. voice [510, 1, 256]. `earlier` gives what an earlier
+        the last ones of a chunk its Speech. `earlier` gives what an earlier
         run left of a chunk.
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
@@ -227,39 +268,38 @@ class Pipeline:
                 else:
                     spoken = self._spoken(call, index, voice, options, before, phonemized)
                 try:
-                    for block in spoken:
+                    for block in taking_turns(spoken, self.turn):
                         if isinstance(block, Speech):
                             before = block
                         yield block
                 except (UtteranceTooLong, NoPause):
-                    parts = call if len(call) > 1 else halves(call[0])
+                    parts = call if len(call) > 1 else call[0].halves()
                     waiting.extend((part,) for part in reversed(parts))
                     continue
                 index, phonemized = index + len(call), 0.0
             started = self.clock()
         if not index:
-            counts = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
-            left_out = f" (left out: {counts})" if counts else ""
-            raise InputError(f"nothing to say: the text holds no word{left_out}")
+            raise nothing_to_say(self.dropped)
 
     def _calls(self, text: str | Iterable[str], raw: bool) -> Iterator[tuple[Chunk, ...]]:
         """Chunks of each call, their words' places counted in the whole text."""
-        offset, mark = 0, ""
+        offset, mark, before = 0, "", ""
         for part in (text,) if isinstance(text, str) else text:
             # a voice's mark holds for the parts behind it too
             offset -= len(mark)
             part = mark + part
-            planned = chunks(self.g2p(part), part, self.longest, self.dropped)
+            planned = chunks(self.g2p(part), part, self.longest, self.dropped, before)
             for call in ((chunk,) for chunk in planned) if raw else calls(planned):
                 yield tuple(chunk.moved(offset) for chunk in call) if offset else call
             offset += len(part)
+            before = (before + part)[-LOOKED_BACK:]
             mark = "".join(match[0] for match in [*VOICE_MARK.finditer(part)][-1:])
 
     def _spoken(
         self,
         call: tuple[Chunk, ...],
         index: int,
-        voice: Array,
+        voice: Voice,
         options: SpeechOptions,
         before: Speech | None,
         phonemized: float,
@@ -281,7 +321,7 @@ class Pipeline:
 
         # encoder: durations, with pauses between the chunks of the call; then F0 and energy
         phonemes = [chunk.phonemes for chunk in call]
-        chain = Chain(self.vocab, np.asarray(voice), self.encoder, self.vocoder)
+        chain = Chain(self.vocab, voice, self.encoder, self.vocoder)
         # a mark in the text changes the pace of its own words, within what the model can say
         speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)
         inputs = begin(" ".join(phonemes), speed, options.seed + index)
@@ -344,7 +384,8 @@ class Pipeline:
             return
         frames, started = tensors["asr"].shape[-1], self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
-        for piece in self.vocoder.pieces(tensors["features"], tensors["style"], frames):
+        inputs = (tensors[name] for name in VOCODER_INPUTS)
+        for piece in self.vocoder.pieces(*inputs, frames):
             waveform = np.asarray(piece)
             require_sound(waveform)
             samples = finish(waveform)
@@ -362,8 +403,11 @@ class Pipeline:
 class SynthesisStats:
     """Responsibilities: 1. sum times and lengths; 2. report."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.clock, self.started = clock, clock()
+    def __init__(
+        self, clock: Callable[[], float] = time.perf_counter, started: float | None = None
+    ) -> None:
+        """`started`: when the first audio began to be waited for, by `clock`; None: now."""
+        self.clock, self.started = clock, clock() if started is None else started
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.chunks = self.earlier = self.turned_down = self.samples = 0
         self.spoken = self.phonemes = self.played = 0

@@ -6,10 +6,11 @@ is: JSON, or subtitles.
 
 {"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s,
 end_s], ...], "words": [{"text", "start", "end", "start_s", "end_s", "phonemes"}, ...]}, ...],
-"seconds": total}. `start` and `end` of a word are offsets into the text. The first and last phoneme
-of a chunk is the boundary token, symbol "". Chunks follow one another without a gap: each starts
-where the one before it ended plus its own pause, and the last ends where the audio does. A pause
-that the text asks for is no word.
+"chapters": [{"title", "start_s"}, ...], "seconds": total}. `start` and `end` of a word are offsets
+into the text. The first and last phoneme of a chunk is the boundary token, symbol "". Chunks follow
+one another without a gap: each starts where the one before it ended plus its own pause, and the
+last ends where the audio does. A pause that the text asks for is no word. In subtitles the cue of a
+heading is bold (.srt), or of the class `chapter` (.vtt).
 """
 
 import contextlib
@@ -17,20 +18,32 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO
 
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.staging import staged
-from kokoro_ane.g2p.result import PUNCTUATION, Word
-from kokoro_ane.g2p.ssml import BLOCKS, PATTERN, TOOLS
-from kokoro_ane.pipeline.synthesis import Speech
-from kokoro_ane.pipeline.text import LiveText
+from kokoro_ane.core import SAMPLE_RATE_HZ, staged
+from kokoro_ane.pipeline.synthesis import Speech, begins_chapter
+from kokoro_g2p import PUNCTUATION, LiveText, TextParts, Word, without_markup
 
 DIGITS = 6  # a sample is 41.7 microseconds
 Timed = tuple[Word, float, float]  # a word, and the seconds where it begins and ends
-Text = str | LiveText  # sliced by the words' offsets
+Text = str | LiveText | TextParts  # sliced by the words' offsets
+
+
+@dataclass(frozen=True)
+class TimedWord:
+    """A word or mark as written, its place in the text (characters), when it is heard (seconds of
+    the whole audio), and its phonemes.
+    """
+
+    text: str
+    start: int
+    end: int
+    start_s: float
+    end_s: float
+    phonemes: str
 
 
 def seconds(samples: int) -> float:
@@ -56,6 +69,14 @@ def words_of(speech: Speech, offset: int) -> list[Timed]:
     ]
 
 
+def timed_words(speech: Speech, offset: int) -> tuple[TimedWord, ...]:
+    """The same for those who build on it."""
+    return tuple(
+        TimedWord(word.text, word.start, word.end, start_s, end_s, word.phonemes)
+        for word, start_s, end_s in words_of(speech, offset)
+    )
+
+
 def stamp(speech: Speech, offset: int) -> dict[str, Any]:
     """The times of one chunk whose pause begins at sample `offset`."""
     edges = edges_s(speech, offset)
@@ -66,26 +87,11 @@ def stamp(speech: Speech, offset: int) -> dict[str, Any]:
         "pause_s": seconds(speech.pause),
         "end_s": edges[-1],
         "phonemes": list(map(list, zip(symbols, edges, edges[1:], strict=False))),
-        "words": [
-            {
-                "text": word.text,
-                "start": word.start,
-                "end": word.end,
-                "start_s": start_s,
-                "end_s": end_s,
-                "phonemes": word.phonemes,
-            }
-            for word, start_s, end_s in words_of(speech, offset)
-        ],
+        "words": [asdict(word) for word in timed_words(speech, offset)],
     }
 
 
 LINE, LINES, LONGEST_S = 42, 2, 7.0  # characters, lines and seconds of a cue
-# what stands between two words and inside of them: what is not said, tags, overrides' brackets
-MARKUP = re.compile(
-    rf"<(?P<unsaid>desc|metadata)\b[^<>]*>.*?</(?P=unsaid)\s*>|\]\([^()]*\)|{TOOLS}|{PATTERN}|\[",
-    re.IGNORECASE | re.DOTALL,
-)
 SPACES = re.compile(r"\s+")
 
 
@@ -99,14 +105,9 @@ def shown(words: Sequence[Timed], text: Text) -> str:
         if word.start < last:
             continue
         gap = text[last : word.start] if last >= 0 else ""
-        pieces += [SPACES.sub(" ", MARKUP.sub(_apart, piece)) for piece in (gap, word.text)]
+        pieces += [SPACES.sub(" ", without_markup(piece)) for piece in (gap, word.text)]
         last = word.end
     return "".join(pieces)
-
-
-def _apart(match: re.Match[str]) -> str:
-    """White space in the place of a tag that parts words."""
-    return " " if (match["name"] or "").lower() in BLOCKS else ""
 
 
 def folded(words: Sequence[Timed], text: Text) -> list[str]:
@@ -162,10 +163,17 @@ class TimesFile:
     def __init__(self, file: TextIO, text: Text, suffix: str) -> None:
         self.file, self.text, self.suffix = file, text, suffix
         self.samples = self.count = 0  # of audio so far; of chunks, or of cues
+        self.chapters: list[tuple[str, float]] = []  # the title and where it begins to be heard
+        self.before: Speech | None = None
         file.write(HEADS[suffix])
 
     def add(self, speech: Speech) -> None:
         """Write the next chunk."""
+        is_heading = speech.chunk.opening == "chapter"
+        if begins_chapter(self.before, speech.chunk):
+            words = words_of(speech, self.samples)
+            self.chapters.append((shown(words, self.text), words[0][1]))
+        self.before = speech
         if self.suffix == ".json":
             self.file.write(",\n" if self.count else "\n")
             self.file.write(json.dumps(stamp(speech, self.samples), ensure_ascii=False))
@@ -174,14 +182,17 @@ class TimesFile:
             words = words_of(speech, self.samples)
             while words:
                 count = fitting(words, self.text)
-                self._write_cue(words[:count])
+                self._write_cue(words[:count], is_heading)
                 words = words[count:]
         self.samples += speech.pause + len(speech.samples)
 
-    def _write_cue(self, words: Sequence[Timed]) -> None:
-        lines, point = "\n".join(folded(words, self.text)), ","
+    def _write_cue(self, words: Sequence[Timed], is_heading: bool) -> None:
+        lines, point, heading = "\n".join(folded(words, self.text)), ",", "<b>{}</b>"
         if self.suffix == ".vtt":
             lines, point = lines.replace("&", "&amp;").replace("<", "&lt;"), "."
+            heading = "<c.chapter>{}</c>"
+        if is_heading:
+            lines = heading.format(lines)
         self.count += 1
         start, end = clock(words[0][1], point), clock(words[-1][2], point)
         self.file.write(f"{self.count}\n{start} --> {end}\n{lines}\n\n")
@@ -189,7 +200,9 @@ class TimesFile:
     def close(self) -> None:
         """Write the end."""
         if self.suffix == ".json":
-            self.file.write(f'\n], "seconds": {seconds(self.samples)}}}\n')
+            chapters = [{"title": title, "start_s": start_s} for title, start_s in self.chapters]
+            marks = json.dumps(chapters, ensure_ascii=False)
+            self.file.write(f'\n], "chapters": {marks}, "seconds": {seconds(self.samples)}}}\n')
 
 
 @contextlib.contextmanager

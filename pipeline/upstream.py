@@ -18,14 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kokoro_ane.core.config import DecoderConfig, KokoroConfig
-from kokoro_ane.core.contract import FRAME_SAMPLES, HARMONICS
-from kokoro_ane.core.data_files import read_json
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.process import scratch
+from kokoro_ane.core import (
+    FRAME_SAMPLES,
+    HARMONICS,
+    DecoderConfig,
+    InputError,
+    KokoroConfig,
+    read_json,
+    scratch,
+)
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
 
 KModel = Any  # kokoro.model.KModel: upstream has no types
 OURS_ONLY = ("decoder", "name", "releasable")  # sections of config.json that upstream does not know

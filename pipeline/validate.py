@@ -10,22 +10,26 @@ Exit 0: every intermediate keeps its limit. Exit 1: one does not; the first bad 
 figures (.json) and a plot (.png).
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
     CommandOptions,
+    InputError,
     build_option,
     checkpoint_option,
+    command,
     conclude,
     layout_option,
     option,
     parse,
+    require_installed,
     seed_argument,
     voice_option,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
 
 if TYPE_CHECKING:
     from kokoro_ane.pipeline.intermediates import Intermediates
@@ -62,7 +66,7 @@ def phonemes_of(options: ValidateOptions) -> str:
     """Return the phonemes that were given, or those of the text. Raises InputError."""
     if options.text is None:
         return options.phonemes or ""
-    from kokoro_ane.g2p.phonemizer import G2P
+    from kokoro_g2p import G2P
 
     phonemes = G2P.load(options.dialect).phonemize(options.text).phonemes
     if not phonemes:
@@ -76,7 +80,7 @@ def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
     """
     import numpy as np
 
-    from kokoro_ane.core.staging import json_text, staged
+    from kokoro_ane.core import json_text, staged
 
     with staged(folder, intermediates_of_ours) as aside:
         aside.mkdir()
@@ -88,8 +92,7 @@ def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
 
 def intermediates_of_ours(folder: Path) -> str | None:
     """Return why `save` did not write a folder, or None."""
-    from kokoro_ane.core.data_files import read_json
-    from kokoro_ane.core.staging import strangers
+    from kokoro_ane.core import read_json, strangers
 
     try:
         figures = read_json(folder / FIGURES, "no folder of this command is without it")
@@ -101,12 +104,8 @@ def intermediates_of_ours(folder: Path) -> str | None:
 
 def plot(path: Path, runs: "dict[str, Intermediates]") -> None:
     """Draw four curves, upstream's first and the others over it."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "--save-dir plots with matplotlib: pip install matplotlib (the extra `plot`)"
-        ) from None
+    from matplotlib.figure import Figure
+
     picture = Figure(figsize=(12, 9), layout="constrained")
     curves = (
         ("durations", "frames", "token"),
@@ -133,29 +132,31 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(ValidateOptions, "kokoro-ane validate", __doc__, argv)
     if options.text is None and options.phonemes is None:
         raise InputError("give --text or --phonemes")
+    if options.save_dir:
+        require_installed("--save-dir", "plot")
     import torch
 
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.staging import check_output
-    from kokoro_ane.core.voices import VoiceLibrary
+    from kokoro_ane.core import check_output, open_checkpoint
     from kokoro_ane.pipeline.intermediates import (
         FLOAT32,
         FLOAT64,
         PACKAGE,
         UtteranceInputs,
         chain_run,
+        compared_levels,
         compared_runs,
+        is_predicted,
         torch_run,
         upstream_run,
     )
     from kokoro_ane.pipeline.step_comparison import first_bad, print_rows
-    from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import RUNTIMES, open_runtime
+    from kokoro_ane.quantize import Request
+    from kokoro_ane.runtimes import RUNTIMES, open_runtime, open_voice
 
     folder = options.save_dir and check_output(options.save_dir, intermediates_of_ours)
     checkpoint, runtime = open_checkpoint(options.checkpoint), options.runtime or ""
-    _, pack = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
-    spoken = UtteranceInputs.of(
+    voice, pack = checkpoint.library.chosen(options.voice)
+    spoken = UtteranceInputs.from_phonemes(
         checkpoint,
         phonemes_of(options),
         torch.from_numpy(pack),
@@ -173,12 +174,23 @@ def main(argv: list[str] | None = None) -> int:
     limits = {"torch": FLOAT64 if dtype == torch.float64 else FLOAT32}
     if opened:
         encoder, vocoder = opened.encoder, opened.vocoder
-        runs[runtime] = chain_run(encoder, vocoder, spoken, torch.float32, reference)
+        speaker = open_voice(checkpoint, voice, vocoder.predictor)
+        runs[runtime] = chain_run(encoder, vocoder, spoken, torch.float32, reference, speaker)
         # a package computes in fp16 where its precision plan says so
         limits[runtime] = PACKAGE if RUNTIMES[runtime].packages else FLOAT32
+    predicted = (
+        opened
+        and "waveform" in reference
+        and is_predicted(opened.vocoder, sum(reference["durations"]))
+    )
     bad, figures = {}, {}
     for name, limits_db in limits.items():
         rows = compared_runs(reference, runs[name], limits_db)
+        # what is predicted is not upstream's, sample by sample: another seed is the measure
+        if name == runtime and predicted:
+            another_seed = upstream_run(checkpoint, replace(spoken, seed=spoken.seed + 1), dtype)
+            rows = compared_runs(reference, runs[name], limits_db, ("chain", "waveform"))
+            rows.append(compared_levels(reference, runs[name], another_seed))
         bad[name], figures[name] = first_bad(rows), [asdict(row) for row in rows]
         print_rows(f"{name} against upstream", rows)
         outcome = "every compared intermediate keeps its limit"

@@ -9,20 +9,30 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-import torch
 
-from kokoro_ane.core.data_files import check_inside, conform, read_json, readable, sha256_of
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import json_text, staged, strangers
-from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
-from kokoro_ane.core.tensor_files import read_npy
+from kokoro_ane.core import (
+    EQUAL,
+    InputError,
+    Tensors,
+    Voice,
+    check_inside,
+    conform,
+    json_text,
+    read_json,
+    read_npy,
+    readable,
+    run_steps,
+    sha256_of,
+    staged,
+    strangers,
+)
 from kokoro_ane.pipeline.audio import to_file
 from kokoro_ane.pipeline.step_comparison import StepRow, compared, replayed
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, Pipeline, Speech, SpeechOptions, begin
-from kokoro_ane.pipeline.text import LONGEST_PHONEMES, PAUSES_S, phoneme_sentences
+from kokoro_g2p import LONGEST_PHONEMES, PAUSES_S, phoneme_sentences
 
-FORMAT = 1
-INDEX, VOICE, JOINED = "index.json", "voice.npy", "text.wav"
+FORMAT = 2
+INDEX, VOICE, STATISTICS, JOINED = "index.json", "voice.npy", "statistics.npy", "text.wav"
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ class Index(TypedDict):
     checkpoint: dict[str, str]
     packages: dict[str, str]
     voice: StoredFile
+    statistics: StoredFile
     utterances: list[UtteranceEntry]
     text: TextEntry
 
@@ -83,7 +94,7 @@ def spoken_text(chain: Chain, longest: int) -> list[Speech]:
     pipeline = Pipeline(
         phoneme_sentences, chain.encoder, chain.vocoder, chain.vocab, longest=longest
     )
-    return list(pipeline.speak(TEXT, torch.from_numpy(chain.voice), SpeechOptions(seed=SEED)))
+    return list(pipeline.speak(TEXT, chain.speaker, SpeechOptions(seed=SEED)))
 
 
 def write_vectors(
@@ -103,6 +114,7 @@ def write_vectors(
     with staged(folder, vectors_of_ours) as aside:
         aside.mkdir()
         np.save(aside / VOICE, chain.voice)
+        np.save(aside / STATISTICS, chain.speaker.statistics)
         utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
         speeches = spoken_text(chain, CUT)
         # the joined text is written as speak writes it
@@ -115,6 +127,7 @@ def write_vectors(
             "packages": packages,
             "buckets": buckets,
             "voice": {"file": VOICE, "sha256": sha256_of(aside / VOICE)},
+            "statistics": {"file": STATISTICS, "sha256": sha256_of(aside / STATISTICS)},
             "steps": [step.as_dict() for step in STEPS],
             "utterances": utterances,
             "text": _text(speeches) | {"file": JOINED, "sha256": sha256_of(aside / JOINED)},
@@ -135,7 +148,7 @@ def vectors_of_ours(folder: Path) -> str | None:
 def _files(index: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of all files that an index names."""
     tensors = [entry for one in index["utterances"] for entry in one["tensors"].values()]
-    return [index["voice"], index["text"], *tensors]
+    return [index["voice"], index["statistics"], index["text"], *tensors]
 
 
 def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[str, Any]:
@@ -232,7 +245,8 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
             f"{folder} was written with other packages ({', '.join(index['packages'])}): write the"
             " vectors again"
         )
-    chain = replace(chain, voice=read_npy(folder / VOICE))
+    speaker = Voice(read_npy(folder / VOICE), read_npy(folder / STATISTICS))
+    chain = replace(chain, speaker=speaker)
     rows: list[StepRow] = []
     # tensors with the hash of their index may still be of any shape and value
     with readable(folder / INDEX, "write the vectors again", ArithmeticError):

@@ -16,21 +16,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
     CommandOptions,
+    InputError,
     build_option,
     checkpoint_option,
+    command,
     conclude,
     layout_option,
     option,
     parse,
     voice_option,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, command
-from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, open_runtime
+from kokoro_ane.runtimes import DEFAULT_RUNTIME, open_runtime, open_voice
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
     from kokoro_ane.pipeline.synthesis import Chain
 
 
@@ -56,13 +59,13 @@ class VectorOptions(CommandOptions):
 
 def chain_of(checkpoint: "Checkpoint", options: VectorOptions) -> "tuple[Chain, dict[str, str]]":
     """Open the packages and the voice; return the chain and the hashes of the packages."""
-    from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.pipeline.synthesis import Chain
-    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.quantize import Request
 
-    _, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
+    name, _ = checkpoint.library.chosen(options.voice)
     request = Request(checkpoint, options.build, options.method, options.layout)
     opened = open_runtime(options.runtime, request)
+    voice = open_voice(checkpoint, name, opened.vocoder.predictor)
     return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
@@ -70,8 +73,7 @@ def chain_of(checkpoint: "Checkpoint", options: VectorOptions) -> "tuple[Chain, 
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(VectorOptions, "kokoro-ane vectors", __doc__, argv)
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.staging import check_output, recover
+    from kokoro_ane.core import check_output, open_checkpoint, recover
     from kokoro_ane.pipeline.step_comparison import GOOD, print_rows
     from kokoro_ane.pipeline.vector_files import (
         check_vectors,

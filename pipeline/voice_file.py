@@ -14,11 +14,12 @@ is the mean plus the sum over k of length[k] direction[k].
 
 import numpy as np
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import VOICE_SHAPE
-from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core import VOICE_SHAPE, CheckFailed, Checkpoint, InputError
 
 SUFFIX, SHARE = ".style", 1 / 50
+# beside it, where a layout predicts statistics: what the voice adds to them, [2, 2R] fp16
+# little-endian (core.voices.Voice)
+STATISTICS_SUFFIX = ".statistics"
 # the share of a row's size that float32 arithmetic may change where neighbours are equal
 ROUNDING = 2.0**-20
 ROWS, _, WIDTH = VOICE_SHAPE

@@ -25,8 +25,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from kokoro_ane.core.contract import PROSODY_PER_FRAME
-from kokoro_ane.core.layers import (
+from kokoro_ane.core import (
+    PROSODY_PER_FRAME,
     AdaIN1d,
     AdainResBlk1d,
     Conv,
@@ -35,8 +35,14 @@ from kokoro_ane.core.layers import (
     replace_module,
 )
 from kokoro_ane.quantize.statistics import Reading
-from kokoro_ane.vocoder.decoder import AdaINResBlock1, Vocoder
-from kokoro_ane.vocoder.scaled_conv import RANGE, PerColumnScaledConv, ScaledConv, TimeVaryingScale
+from kokoro_ane.vocoder import (
+    RANGE,
+    AdaINResBlock1,
+    PerColumnScaledConv,
+    ScaledConv,
+    TimeVaryingScale,
+    Vocoder,
+)
 
 # a channel is moved by at most this factor either way: alphas and gains stay far inside fp16
 MAX_SCALE = 64.0

@@ -20,48 +20,65 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from kokoro_ane.core import builder
-from kokoro_ane.core.builder import Part
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import INT8_STORAGE, Check, ProgramFacts, snr_db
-from kokoro_ane.core.commands import BuildOptions
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     DECODER,
     DEFAULT_BUCKETS,
     DEFAULT_LAYOUT,
     ENCODER_NAME,
     FEATURES,
+    INT8_STORAGE,
+    LIMIT_SNR_DB,
+    STATISTICS,
     STREAMED,
-    STYLE,
     UTTERANCE,
     VOCODER_NAME,
     WINDOW,
+    BuildOptions,
+    Check,
+    CheckFailed,
+    Checkpoint,
+    Function,
+    InputError,
+    Manifest,
+    Part,
+    ProgramFacts,
+    build_packages,
+    describe_package,
+    described,
+    level_name,
+    snr_db,
 )
-from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.export import Function
-from kokoro_ane.core.manifest import Manifest, describe_package, described, level_name
-from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderStage, check_utterances
-from kokoro_ane.encoder.encoder_steps import Buckets, EncoderBackend, encode, whole_frames
-from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.encoder import (
+    Buckets,
+    Encoder,
+    EncoderBackend,
+    EncoderStage,
+    check_utterances,
+    encode,
+    torch_functions,
+    whole_frames,
+)
 from kokoro_ane.quantize.level import Level, level_of, load_level, save_level
 from kokoro_ane.quantize.locator import FLOAT, HALF, Request, options_for
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.quantize.recipe import Recipe, recipe_for
-from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight
 from kokoro_ane.quantize.streaming_level import streaming_stage
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import PaddedLayout
-from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
-from kokoro_ane.vocoder.streaming.streaming_package import Lengths
-from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES, StreamingStage
-from kokoro_ane.vocoder.vocoder_stage import VocoderStage, snr_check
+from kokoro_ane.speech import check_speech
+from kokoro_ane.vocoder import (
+    CHECK_FRAMES,
+    Lengths,
+    PaddedLayout,
+    StreamingStage,
+    Vocoder,
+    VocoderInputs,
+    VocoderStage,
+    predictor_of,
+    render_reference,
+    snr_check,
+)
 from mlprogram import Program
 
-# balanced channels change nothing but the rounding of fp32
-EXACT_DB = 100.0
 # a scale that moves within a kernel's reach makes a ripple; the noise that it saves is louder
 RIPPLE_DB = 20.0
 # of the package against the module that it was converted from, with float inputs and with int8
@@ -101,8 +118,8 @@ def build_compressed(
     for parent in parents:
         parent.verify()
     level = level_for(method, checkpoint, build, recipe, anew, stage)
-    compressed = CompressedStage.of(level, stage_of(checkpoint, parents[0]), *parents)
-    children = builder.build(compressed, build)
+    compressed = CompressedStage.from_stage(level, stage_of(checkpoint, parents[0]), *parents)
+    children = build_packages(compressed, build)
     return [(compressed.parent_of(*child.functions), child) for child in children]
 
 
@@ -151,7 +168,7 @@ class LevelFile:
     path: Path
 
     @classmethod
-    def of(cls, name: str, checkpoint: Checkpoint, build: Path, stage: str) -> "LevelFile":
+    def for_level(cls, name: str, checkpoint: Checkpoint, build: Path, stage: str) -> "LevelFile":
         """`stage`: of STAGE_METHODS. Raises InputError for a file that is damaged or of something
         else, and CheckFailed for a level that cannot be made.
         """
@@ -160,7 +177,7 @@ class LevelFile:
         if not path.exists():
             print(f"{path} does not exist: making it", file=sys.stderr)
         level = level_for(method, checkpoint, build, recipe, stage=named)
-        plain = (Encoder if named == ENCODER_NAME else Vocoder).of(checkpoint)
+        plain = (Encoder if named == ENCODER_NAME else Vocoder).from_checkpoint(checkpoint)
         return cls(level, plain, checkpoint, path)
 
     @property
@@ -214,7 +231,7 @@ class CompressedStage:
     parents: tuple[Manifest, ...]
 
     @classmethod
-    def of(cls, level: Level, plain: Staged, *parents: Manifest) -> "CompressedStage":
+    def from_stage(cls, level: Level, plain: Staged, *parents: Manifest) -> "CompressedStage":
         """`plain` is the parents' stage."""
         target = level.method.target or plain.target
         inside: Staged
@@ -313,7 +330,8 @@ def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> 
     if not level.ranges:
         return []
     reference = render_reference(plain, speech)
-    steps = {"balanced channels": (replace(level, caps={}), EXACT_DB)}
+    # balanced channels change nothing but the rounding of fp32
+    steps = {"balanced channels": (replace(level, caps={}), LIMIT_SNR_DB["fp32"])}
     if level.caps:
         steps["a scale that varies over time too"] = (level, RIPPLE_DB)
     return [
@@ -410,7 +428,7 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
             windows = [
                 tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)
             ]
-            recorded_sha256 = parent.inputs[DECODER][STYLE]["statistics_sha256"]
+            recorded_sha256 = parent.inputs[DECODER][STATISTICS]["predictor_sha256"]
         predictor = predictor_of(checkpoint)
         if recorded_sha256 != predictor.sha256:
             again = f"run `{BuildOptions('vocoder', layout=parent.layout).command}` again"
@@ -428,6 +446,6 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
             parent.target,
             parent.layout,
         )
-    layout = PaddedLayout.recorded(parent.layout, parent.outputs)
+    layout = PaddedLayout()
     speech = check_speech(checkpoint, layout.check_frames(parent.buckets))
     return VocoderStage(checkpoint, layout, parent.buckets, parent.precision, parent.target, speech)

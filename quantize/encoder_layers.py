@@ -1,7 +1,7 @@
 """The encoder's layers as compression sees them: LSTMs whose weights can be stored, the plan that a
 method makes for each weight, and what fitted palettes are fitted to.
 
-    encoder = with_stored_lstms(Encoder.of(checkpoint))
+    encoder = with_stored_lstms(Encoder.from_checkpoint(checkpoint))
     plan = encoder_plan(STAGE_METHODS["encoder"]["mixed"], encoder)
     plan["predictor.lstm.weight_ih"].weights                # a PaletteWeights of 6 bits
     fits = encoder_fits(checkpoint, encoder, plan)
@@ -15,20 +15,23 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import TUNING
-from kokoro_ane.core.layers import Conv, replace_module
-from kokoro_ane.core.voices import style_row
-from kokoro_ane.encoder.encoder_stage import KEEP_FP32
-from kokoro_ane.encoder.encoder_steps import encode
-from kokoro_ane.encoder.functions import Encoder, torch_backend, torch_functions
-from kokoro_ane.encoder.lstm import OneLSTM, PrefixLSTM, flagged
+from kokoro_ane.core import TUNING, Checkpoint, Conv, replace_module, style_row
+from kokoro_ane.encoder import (
+    KEEP_FP32,
+    Encoder,
+    OneLSTM,
+    PrefixLSTM,
+    encode,
+    flagged,
+    torch_backend,
+    torch_functions,
+)
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit, Unfolded
 from kokoro_ane.quantize.plan import Layer, LayerPlan, is_fitted, planned
-from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.statistics import Reading, one_thread_each
 from kokoro_ane.quantize.stored_forms import OrderedLSTM, Rows
+from kokoro_ane.speech import own_speech
 
 # not in the exported functions, or there a constant row
 LEFT_OUT = ("bert.pooler", "bert.embeddings.token_type_embeddings")
@@ -110,7 +113,7 @@ def encoder_fits(
     for hook in hooks:
         hook.remove()
     return {
-        path: Fit(Unfolded.of(encoder.get_submodule(path)), reading.moments)
+        path: Fit(Unfolded.from_layer(encoder.get_submodule(path)), reading.moments)
         for path, reading in read.items()
     }
 
@@ -129,4 +132,4 @@ def _products(
     elif isinstance(layer, nn.Linear):
         yield path, inputs[0].flatten(0, -2)
     elif isinstance(layer, Conv):
-        yield path, Unfolded.of(layer).inputs(inputs[0])
+        yield path, Unfolded.from_layer(layer).inputs(inputs[0])

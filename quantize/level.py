@@ -3,7 +3,8 @@ prepares the vocoder for int8 inputs. Every layout and runtime is made from the 
 
     level = level_of(checkpoint, METHODS["w8a8"])
     save_level(level, path, checkpoint)
-    vocoder = load_level(path, checkpoint, METHODS["w8a8"]).applied(Vocoder.of(checkpoint))
+    level = load_level(path, checkpoint, METHODS["w8a8"])
+    vocoder = level.applied(Vocoder.from_checkpoint(checkpoint))
 
 plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py) -> fits
 (quantize/fits.py) -> modules (quantize/stored_forms.py).
@@ -20,12 +21,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import ENCODER_NAME, VOCODER_NAME
-from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.layers import ConvTranspose, with_zero_taps
-from kokoro_ane.core.staging import staged
-from kokoro_ane.encoder.functions import Encoder
+from kokoro_ane.core import (
+    ENCODER_NAME,
+    VOCODER_NAME,
+    CheckFailed,
+    Checkpoint,
+    ConvTranspose,
+    InputError,
+    source_sha256,
+    staged,
+    with_zero_taps,
+)
+from kokoro_ane.encoder import Encoder
 from kokoro_ane.quantize.balance import (
     balance_channels,
     channel_divisors,
@@ -38,12 +45,10 @@ from kokoro_ane.quantize.methods import Activations, Method, PaletteWeights
 from kokoro_ane.quantize.palettes import Fit, Unfolded, style_moments
 from kokoro_ane.quantize.plan import LayerPlan, int8_macs_share, is_fitted, plan_for, vocoder_layers
 from kokoro_ane.quantize.recipe import Recipe
-from kokoro_ane.quantize.sources import source_sha256
-from kokoro_ane.quantize.speech import calibration_inputs
 from kokoro_ane.quantize.statistics import Reading, on_threads, one_thread_each, readings
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight, Table, store
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv
+from kokoro_ane.speech import calibration_inputs
+from kokoro_ane.vocoder import PerColumnScaledConv, Vocoder
 
 INT8_STEPS = 127
 DIVISOR = "divisor"  # in a level's file
@@ -143,7 +148,7 @@ class Calibration:
     read: Mapping[str, Reading]
 
     @classmethod
-    def of(
+    def from_checkpoint(
         cls,
         checkpoint: Checkpoint,
         vocoder: Vocoder,
@@ -204,7 +209,7 @@ class Calibration:
             """What a fitted palette needs; all moments at once would take gigabytes."""
             if not is_fitted(plan[path].weights):
                 return None
-            unfolded = Unfolded.of(self.vocoder.get_submodule(path))
+            unfolded = Unfolded.from_layer(self.vocoder.get_submodule(path))
             moments = styles if plan[path].layer.is_style else self.read[path].moments
             if path in divisors:
                 # of the balanced layer's inputs: what weights take, inputs lose
@@ -236,16 +241,18 @@ def level_of(
 def _vocoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> Level:
     if recipe is not None:
         recipe.require_fits(checkpoint)
-    vocoder = Vocoder.of(checkpoint)
+    vocoder = Vocoder.from_checkpoint(checkpoint)
     layers = vocoder_layers(vocoder)
     plan = plan_for(method, layers, recipe.levels if recipe else None)
-    calibration = Calibration.of(checkpoint, vocoder, method.activations, plan.values())
+    calibration = Calibration.from_checkpoint(
+        checkpoint, vocoder, method.activations, plan.values()
+    )
     level = calibration.level(method, plan)
     return replace(level, int8_macs_share=int8_macs_share(plan, layers), recipe=recipe)
 
 
 def _encoder_level(checkpoint: Checkpoint, method: Method) -> Level:
-    encoder = with_stored_lstms(Encoder.of(checkpoint))
+    encoder = with_stored_lstms(Encoder.from_checkpoint(checkpoint))
     plan = encoder_plan(method, encoder)
     forms = _forms(encoder, plan, encoder_fits(checkpoint, encoder, plan).get)
     return Level(method, forms, {}, {}, {})

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
+    CORE_ML,
     DEFAULT_LAYOUT,
     DURATION,
     ENCODER_NAME,
@@ -24,15 +24,19 @@ from kokoro_ane.core.contract import (
     PADDED,
     PROSODY,
     VOCODER_NAME,
+    BuildOptions,
+    InputError,
+    Manifest,
+    QuantizeOptions,
+    level_name,
+    package_name,
+    there,
 )
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import Manifest, level_name, package_name
-from kokoro_ane.core.staging import there
 from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
-from kokoro_ane.vocoder.streaming.norm_statistics import fit_command, statistics_file
+from kokoro_ane.vocoder import statistics_file, without_predictor
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.core import Checkpoint
 
 # the level of exported files; the level that others are made from
 FLOAT, HALF = CONVERTED[::-1]
@@ -176,7 +180,7 @@ def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS)
     if DEFAULT_LAYOUT not in layouts:
         why = f"this runtime or target has no {DEFAULT_LAYOUT} layout"
     elif statistics_file(checkpoint) is None:
-        why = f"{checkpoint.name} has no predicted statistics (`{fit_command(checkpoint)}`)"
+        why = without_predictor(checkpoint)
     else:
         return DEFAULT_LAYOUT
     print(f"{why}: --layout {PADDED}", file=sys.stderr)

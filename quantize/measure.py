@@ -1,7 +1,7 @@
 """The log-spectral distance that one level on one layer makes, for every layer. Each is written as
 soon as it is measured, so an interrupted run goes on where it stopped.
 
-    trials = LayerTrials.of(checkpoint, layers, clips=3, levels=LEVELS_FOR[SIZE])
+    trials = LayerTrials.from_checkpoint(checkpoint, layers, clips=3, levels=LEVELS_FOR[SIZE])
     for entry in measured(trials, LEVELS_FOR[SIZE], Path("build/sensitivity")): ...
 """
 
@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.data_files import parse_json
+from kokoro_ane.core import Checkpoint, parse_json, source_sha256
 from kokoro_ane.quantize.level import Calibration
 from kokoro_ane.quantize.methods import LIKE, METHODS, SCHEMES, PaletteWeights, is_strided
 from kokoro_ane.quantize.plan import (
@@ -27,11 +26,8 @@ from kokoro_ane.quantize.plan import (
     is_fitted,
     pays,
 )
-from kokoro_ane.quantize.sources import source_sha256
-from kokoro_ane.quantize.speech import FIRST_SEED, calibration_inputs
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
-from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.speech import FIRST_SEED, calibration_inputs
+from kokoro_ane.vocoder import Vocoder, VocoderInputs, excerpt, render_reference
 
 N_FFT, HOP_SAMPLES = 1024, 256
 # power floor below the mean of the active frames; active = this far below the loudest
@@ -77,7 +73,7 @@ class LayerTrials:
     references: tuple[np.ndarray, ...]
 
     @classmethod
-    def of(
+    def from_checkpoint(
         cls,
         checkpoint: Checkpoint,
         layers: Mapping[str, Layer],
@@ -85,7 +81,7 @@ class LayerTrials:
         levels: tuple[str, ...],
     ) -> "LayerTrials":
         """Prepare trials of these levels on the longest sentences of the tuning set."""
-        plain = Vocoder.of(checkpoint)
+        plain = Vocoder.from_checkpoint(checkpoint)
         plans = [
             by_level(layer, level)
             for layer in layers.values()
@@ -94,7 +90,7 @@ class LayerTrials:
         ]
         rounded = any(SCHEMES[level].int8_input for level in levels)
         settings = METHODS["mixed"].activations if rounded else None
-        calibration = Calibration.of(checkpoint, plain, settings, plans)
+        calibration = Calibration.from_checkpoint(checkpoint, plain, settings, plans)
         chosen = longest(checkpoint, plain, clips)
         references = tuple(render_reference(plain, clip) for clip in chosen)
         return cls(layers, calibration, chosen, references)

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import InputError
 
 ROWS = 1  # output channels that share a table in recipes of `mixed18`
 TABLE_SHARE = 0.025  # most bytes that tables may take, as a share of the indices'
@@ -88,8 +88,18 @@ class OwnGrid:
 # - the depthwise upsampler;
 # - the first upsampler, 0.8 % of the arithmetic: with it in int8 one gate is undecided
 #   (docs/quantization.md); and the second, because AdaIN's epsilon fixes the scale of its input;
-# - the last stage's first layer that reads the spectrum.
-FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1")
+# - all of the last stage: where a column is an eighth of a millisecond, rounding moves more bytes
+#   than it saves and makes half of the level's error (docs/quantization.md);
+# - the block of the first stage that makes most of the rest.
+FLOAT_INPUTS = (
+    "encode.conv1",
+    "*.pool",
+    "generator.ups.*",
+    "generator.noise_convs.1",
+    "generator.noise_res.1.*",
+    "generator.resblocks.[345].*",
+    "generator.resblocks.1.convs1.*",
+)
 Weights = IntegerWeights | PaletteWeights | OwnGrid
 
 

@@ -6,7 +6,7 @@ arXiv 2210.17323). Neither draws a random number.
     # four rows share a table
     form = row_palettes(weight, PaletteWeights(4, rows=4))
     # the layer's product is close to the uncompressed one
-    form = Fit(Unfolded.of(layer), moments)(weight, PaletteWeights(4))
+    form = Fit(Unfolded.from_layer(layer), moments)(weight, PaletteWeights(4))
 
 In one dimension a cluster is an interval, so sums come from running totals and borders from a
 binary search. That takes seconds where coremltools' own k-means (scikit-learn, seeded) took two
@@ -21,8 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.core import Checkpoint, Conv, ConvTranspose
 from kokoro_ane.quantize.methods import PaletteWeights
 from kokoro_ane.quantize.stored_forms import Table
 
@@ -50,7 +49,7 @@ class Sorted:
     squares: np.ndarray
 
     @classmethod
-    def of(cls, weight: np.ndarray, importance: np.ndarray | None = None) -> "Sorted":
+    def from_weight(cls, weight: np.ndarray, importance: np.ndarray | None = None) -> "Sorted":
         """Sort in float64. `importance` has the weight's shape and values of 0 or more; None means
         that all weights count alike.
         """
@@ -85,7 +84,7 @@ def palette(
 
     `importance`, of the weight's shape, says how much the squared error of each weight counts.
     """
-    data, count = Sorted.of(weight, importance), 2**bits
+    data, count = Sorted.from_weight(weight, importance), 2**bits
     centres, error = _settled(data, _first_guess(data, count))
     # Lloyd's iteration ends in a local optimum. Moving a few centres at once to where the error is
     # leaves it; where that no longer helps, fewer are moved.
@@ -177,7 +176,7 @@ class Unfolded:
     transposed: bool
 
     @classmethod
-    def of(cls, layer: nn.Module) -> "Unfolded":
+    def from_layer(cls, layer: nn.Module) -> "Unfolded":
         """The form of an ungrouped Conv or ConvTranspose; all else is one product."""
         if not isinstance(layer, Conv | ConvTranspose):
             return cls(kernel=1, stride=1, dilation=1, padding=0, transposed=False)

@@ -16,12 +16,15 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.layers import StyleAffine
+from kokoro_ane.core import (
+    COLUMNS_PER_FRAME,
+    PROSODY_PER_FRAME,
+    SPECTRUM_CHANNELS,
+    InputError,
+    StyleAffine,
+)
 from kokoro_ane.quantize.methods import SCHEMES, IntegerWeights, Method, PaletteWeights, Weights
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.vocoder_stage import TAIL_MODULES
+from kokoro_ane.vocoder import TAIL_MODULES, Vocoder
 
 # elements; coremltools writes smaller constants into the program and compresses nothing there
 FEWEST = 10

@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.data_files import conform, read_json
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import json_of, write_json
+from kokoro_ane.core import (
+    KOKORO_INT8,
+    WEIGHTS_SHA256,
+    Checkpoint,
+    InputError,
+    conform,
+    has_kokoros_vocoder,
+    json_of,
+    read_json,
+    write_json,
+)
 from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -54,8 +61,12 @@ class Recipe:
         )
 
     def require_fits(self, checkpoint: Checkpoint) -> None:
-        """Raise InputError when it was found for other weights."""
-        if self.checkpoint_sha256 != checkpoint.sha256:
+        """Raise InputError when it was found for other weights. kokoro-int8's serves all weights of
+        its architecture: whether they keep the limits with it, the judge says.
+        """
+        is_kokoros = self.checkpoint_sha256 == WEIGHTS_SHA256
+        serves = is_kokoros and has_kokoros_vocoder(checkpoint.config)
+        if self.checkpoint_sha256 != checkpoint.sha256 and not serves:
             raise InputError(
                 f"the recipe was found for checkpoint {self.checkpoint}"
                 f" {self.checkpoint_sha256[:12]}, but {checkpoint.weights} is"
@@ -73,12 +84,14 @@ class Recipe:
 
 def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
     """Where the recipe of a checkpoint for `mixed` or `mixed18` stands by default: in the
-    checkpoint's folder as METHOD.json, or else in RECIPES.
+    checkpoint's folder as METHOD.json; bundled under its name; or kokoro-int8's, for weights of its
+    architecture.
     """
-    beside = checkpoint.folder / f"{method}.json"
-    if beside.is_file():
-        return beside
-    return RECIPES / f"{checkpoint.name}{'' if method == 'mixed' else '-' + method}.json"
+    suffix = "" if method == "mixed" else f"-{method}"
+    places = [checkpoint.folder / f"{method}.json", RECIPES / f"{checkpoint.name}{suffix}.json"]
+    if has_kokoros_vocoder(checkpoint.config):
+        places.append(RECIPES / f"{KOKORO_INT8}{suffix}.json")
+    return next((path for path in places if path.is_file()), places[1])
 
 
 def load_recipe(path: Path) -> Recipe:

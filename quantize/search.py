@@ -12,7 +12,7 @@ best choice for its budget, but for the size of the last step.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import InputError
 from kokoro_ane.quantize.measure import Entry, changes
 from kokoro_ane.quantize.methods import (
     INT8_MACS,

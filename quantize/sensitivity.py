@@ -15,16 +15,18 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
     CommandOptions,
+    InputError,
     build_option,
     checkpoint_option,
+    command,
     conclude,
     option,
     parse,
     print_table,
 )
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, command
 from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, RECIPES_OF, SIZE, STARTS
 
 DEFAULT_INT8_MACS = 0.9
@@ -74,9 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
     budgets = {kind: value for kind in LEVELS_FOR if (value := getattr(arguments, kind))}
     kind, budget = next(iter(budgets.items()), (INT8_MACS, DEFAULT_INT8_MACS))
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import check_implied, check_output
+    from kokoro_ane.core import check_implied, check_output, open_checkpoint, quiet_coremltools
     from kokoro_ane.quantize.locator import HALF, Request, default_layout
     from kokoro_ane.quantize.recipe import OURS, Recipe, recipe_path
 
@@ -93,11 +93,11 @@ def main(argv: list[str] | None = None) -> int:
         from kokoro_ane.quantize.measure import LayerTrials, measured
         from kokoro_ane.quantize.plan import vocoder_layers
         from kokoro_ane.quantize.search import first_within, forecast, options, trade_off
-        from kokoro_ane.vocoder.decoder import Vocoder
+        from kokoro_ane.vocoder import Vocoder
 
-    every = vocoder_layers(Vocoder.of(checkpoint))
+    every = vocoder_layers(Vocoder.from_checkpoint(checkpoint))
     layers = {layer.name: layer for layer in every if not layer.is_tail}
-    trials = LayerTrials.of(checkpoint, layers, arguments.clips, LEVELS_FOR[kind])
+    trials = LayerTrials.from_checkpoint(checkpoint, layers, arguments.clips, LEVELS_FOR[kind])
     entries = list(measured(trials, LEVELS_FOR[kind], folder))
     wholes = {INT8_MACS: sum(layer.macs for layer in every), SIZE: parent.package_bytes}
     of_macs = kind == INT8_MACS

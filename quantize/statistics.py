@@ -17,17 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from threading import get_ident
+from threading import Event, get_ident
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from kokoro_ane.quantize.palettes import Unfolded
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder, Place, places
-from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder import EagerVocoder, Place, Vocoder, VocoderInputs, places, render_reference
 
 STRIPS = 8
 DEALS = 2  # threads; each has its own sums, which are added in order
@@ -119,6 +116,7 @@ def readings(
 
     eager, read = EagerVocoder(vocoder), [dict[str, Reading]() for _ in range(DEALS)]
     current: dict[int, tuple[dict[str, Reading], int]] = {}  # by thread: its sums, the clip
+    ended = Event()
 
     def note(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         sums, clip = current[get_ident()]
@@ -127,10 +125,12 @@ def readings(
         if place.path in tops and (first is None or clip < first):
             reading.tops[clip] = tops_of(x, 1 - percentile / 100)
         if place.path in moments:
-            reading.add_columns(Unfolded.of(vocoder.get_submodule(place.path)).inputs(x))
+            reading.add_columns(Unfolded.from_layer(vocoder.get_submodule(place.path)).inputs(x))
 
     def deal(number: int) -> None:
         for clip in range(number, len(clips), DEALS):
+            if ended.is_set():
+                return
             current[get_ident()] = read[number], clip
             render_reference(eager, clips[clip])
             shown.advance(task)
@@ -143,7 +143,10 @@ def readings(
     console = Console(file=sys.stderr)
     with Progress(console=console, transient=True) as shown:
         task = shown.add_task("tuning sentences", total=len(clips))
-        on_threads(deal, range(DEALS))
+        try:
+            on_threads(deal, range(DEALS))
+        finally:
+            ended.set()  # interrupted: a thread reads its clip to the end, and no other
     joined = read[0]
     for other in read[1:]:
         for path, reading in other.items():
@@ -155,8 +158,13 @@ def readings(
 
 def on_threads(work: Callable[[Job], Made], jobs: Iterable[Job]) -> list[Made]:
     """What `work` makes of each job, in their order, by DEALS threads."""
-    with ThreadPoolExecutor(DEALS) as pool, one_thread_each():
-        return list(pool.map(work, jobs))
+    pool = ThreadPoolExecutor(DEALS)
+    try:
+        with one_thread_each():
+            return list(pool.map(work, jobs))
+    finally:
+        # `with` would wait for the jobs in work, minutes, before an interrupted command may end
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager

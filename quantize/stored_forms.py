@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import InputError
 
 
 def _rounded_to(weight: Tensor, half: bool) -> Tensor:

@@ -12,21 +12,15 @@ bias correction of Nagel et al. 2019 (arXiv:1906.04721), applied to predicted st
 from dataclasses import replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from kokoro_ane.core.contract import DECODER, UTTERANCE
-from kokoro_ane.core.layers import NORM_EPSILON
+from kokoro_ane.core import DECODER, UTTERANCE
 from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.speech import calibration_inputs
 from kokoro_ane.quantize.statistics import one_thread_each
 from kokoro_ane.quantize.stored_forms import store
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.streaming.streaming_model import AffineConv
-from kokoro_ane.vocoder.streaming.streaming_package import Lengths
-from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
+from kokoro_ane.speech import calibration_inputs
+from kokoro_ane.vocoder import Residuals, StreamingStage, Vocoder
 
 # The source convolution of the first stage, with columns as rows: its weight has another shape than
 # the vocoder's, and taps of zero that a palette need not have.
@@ -42,8 +36,7 @@ SHIFT_CLIPS = 12
 def streaming_stage(stage: StreamingStage, level: Level) -> StreamingStage:
     """The stage with the level's integers in its modules."""
     shift = statistics_shift(stage, with_integers(stage, level))
-    bias = (stage.predictor.bias + shift).astype(np.float32)
-    return with_integers(replace(stage, predictor=replace(stage.predictor, bias=bias)), level)
+    return with_integers(replace(stage, shift=shift), level)
 
 
 def with_integers(stage: StreamingStage, level: Level) -> StreamingStage:
@@ -93,48 +86,6 @@ def statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> np.ndarr
     with one_thread_each():
         before, after = (
             np.mean([residuals(clip) for clip in clips], axis=0)
-            for residuals in map(Residuals, (plain, rounded))
+            for residuals in (Residuals(stage.modules) for stage in (plain, rounded))
         )
     return after - before
-
-
-class Residuals:
-    """What the second stage's norms measure in a clip, less what the predictor's product is for it:
-    means, then log variances, [2R] float64. Constants of a channel are left out of both.
-    """
-
-    def __init__(self, stage: StreamingStage) -> None:
-        self.means: list[Tensor] = []
-        self.powers: list[Tensor] = []
-        self.products: list[Tensor] = []
-        outer = stage.modules[DECODER].get_submodule("outer")
-        norms = [m for m in stage.modules[UTTERANCE].modules() if isinstance(m, AffineConv)]
-        # functions, which copies of the modules share; a method would be copied with its object
-        handles = [
-            outer.register_forward_hook(lambda _, inputs, product: self.products.append(product)),
-            *(
-                norm.register_forward_pre_hook(lambda _, inputs: self._measured(inputs[0]))
-                for norm in norms
-            ),
-        ]
-        # its modules are copies, their hooks with them
-        self.chain = stage.in_torch()
-        for handle in handles:
-            handle.remove()
-
-    def _measured(self, x: Tensor) -> None:
-        # at once: what all norms of a long sentence read takes gigabytes
-        columns = x[0, :, 0].double()  # [C, S]
-        self.means.append(columns.mean(dim=1))
-        self.powers.append(torch.log(columns.var(dim=1, unbiased=False) + NORM_EPSILON))
-
-    def __call__(self, clip: VocoderInputs) -> np.ndarray:
-        """Render the clip as one measured utterance at exact length."""
-        for parts in (self.means, self.powers, self.products):
-            parts.clear()
-        exact = Lengths((clip.frames,), (clip.frames,), self.chain.lengths.window)
-        replace(self.chain, lengths=exact).render(clip)
-        # norms are called in the order of the predictor's rows
-        measured = torch.cat([*self.means, *self.powers])
-        (product,) = self.products
-        return (measured - product.flatten()).numpy()

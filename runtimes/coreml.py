@@ -5,6 +5,7 @@ nothing of this project was run on a Mac.
     waveform = program({"features": features, "style": style})["waveform"]
 """
 
+import platform
 import shutil
 import weakref
 from collections.abc import Callable, Mapping
@@ -15,24 +16,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from kokoro_ane.core.process import scratch
-from kokoro_ane.encoder.encoder_stage import EncoderPackage
-from kokoro_ane.encoder.encoder_steps import EncoderBackend, program_functions
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import Opened
-from kokoro_ane.vocoder.render import VocoderPackage, open_package
-from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
-from mlprogram.dtypes import BY_NAME
-from mlprogram.examine.device import chip
-from mlprogram.interface import TensorSpec
-from mlprogram.program import Program
+from kokoro_ane.core import scratch, units_for
+from kokoro_ane.encoder import EncoderBackend, EncoderPackage, program_functions
+from kokoro_ane.quantize import Request
+from kokoro_ane.runtimes.opened import Opened
+from kokoro_ane.vocoder import StreamingPackage, VocoderPackage, open_package
+from mlprogram import BY_NAME, Program, TensorSpec, chip
 
 Predict = Callable[[dict[str, np.ndarray]], Mapping[str, Any]]
 
 
 def load(path: Path, function: str, units: str) -> Predict:
     """Open a package in Core ML and return its predict. A copy is opened: coremltools rewrites the
-    Manifest.json of a package that it opens, which would change its hash.
+    Manifest.json of a package that it opens, which `sha256sum -c` in a bundle calls a change.
     """
     import coremltools as ct
 
@@ -51,13 +47,10 @@ def load(path: Path, function: str, units: str) -> Predict:
     return predict
 
 
-def units_for(declared: Mapping[str, str], brand: str) -> str:
-    """The compute units that a manifest declares for a chip, or its default. Example: {"default":
-    "CPU_AND_GPU", "M5": "CPU_ONLY"}.
-    """
-    return next(
-        (units for name, units in declared.items() if name in brand.split()), declared["default"]
-    )
+def mac_units(stage: str) -> str:
+    """The compute units of a stage on this Mac."""
+    version = [int(part) for part in platform.mac_ver()[0].split(".") if part]
+    return units_for(stage, "macOS", version, chip())
 
 
 class CoreMLProgram:
@@ -100,18 +93,18 @@ def open_chain(request: Request) -> Opened:
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
     package = EncoderPackage(encoders)
-    units = units_for(package.manifests[0].compute_units, chip())
+    units = mac_units("encoder")
     programs = {
         name: CoreMLProgram(manifest.package_path, inside, units)
         for manifest in package.manifests
         for name, inside in manifest.functions.items()
     }
     encoder = EncoderBackend(program_functions(programs), package.limits, package.buckets)
-    return Opened.of(encoder, open_vocoder(path), package.manifests)
+    return Opened.from_parts(encoder, open_vocoder(path), package.manifests)
 
 
 def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:
     """The vocoder alone, on the Neural Engine where that can take it."""
     return open_package(
-        path, opened=lambda where, function: CoreMLProgram(where, function, "CPU_AND_NE")
+        path, opened=lambda where, function: CoreMLProgram(where, function, mac_units("vocoder"))
     )

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import G2P_NAME
-from kokoro_ane.core.manifest import Manifest, described
-from kokoro_ane.encoder.encoder_steps import EncoderBackend
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, ENCODER_BY_PYTORCH, Opened
-from kokoro_ane.vocoder.render import open_package
+from kokoro_ane.core import G2P_NAME, Manifest, described
+from kokoro_ane.encoder import EncoderBackend
+from kokoro_ane.quantize import Request
+from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, Opened
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME
+from kokoro_ane.vocoder import open_package
 from mlprogram import Program
 
 # the vocoder alone
@@ -27,25 +27,25 @@ def open_chain(request: Request) -> Opened:
     # both are opened, or the InputError names what is missing
     if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
         return open_manifests(*request.paths())
-    from kokoro_ane.encoder.functions import torch_encoder
+    from kokoro_ane.encoder import torch_encoder
 
     vocoder = open_package(request.manifest(request.vocoder).path)
-    opened = Opened.of(torch_encoder(request.checkpoint), vocoder, ())
+    opened = Opened.from_parts(torch_encoder(request.checkpoint), vocoder, ())
     return replace(opened, made_of=opened.made_of | {ENCODER_BY_PYTORCH: request.checkpoint.sha256})
 
 
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
     # imported late: a judge of the vocoder's package opens no encoder
-    from kokoro_ane.encoder.encoder_stage import EncoderPackage
+    from kokoro_ane.encoder import EncoderPackage
 
     encoder = EncoderPackage(encoders)
-    return Opened.of(encoder.backend, open_package(path), encoder.manifests)
+    return Opened.from_parts(encoder.backend, open_package(path), encoder.manifests)
 
 
 def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:
     """The encoder alone."""
-    from kokoro_ane.encoder.encoder_stage import EncoderPackage
+    from kokoro_ane.encoder import EncoderPackage
 
     return EncoderPackage(encoders).backend
 

@@ -2,8 +2,8 @@
 without a mask, checked against PyTorch.
 
     # runtimes/files.py opens them
-    stage = PortableVocoderStage(checkpoint, ONNX, speeches)
-    manifests = build(stage, Path("build"), kind_of(ONNX))
+    stage = PortableVocoderStage(checkpoint, runtime, speeches)
+    manifests = build(stage, Path("build"), kind_of(runtime))
 
 The vocoder's graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two
 elementwise operations; or, for files that need a plain one, the vocoder's own with norms written
@@ -21,11 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.builder import Kind, Part
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import Check, ProgramFacts, snr_db
-from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     DEFAULT_BUCKETS,
     DURATION,
     DURATIONS,
@@ -37,7 +33,9 @@ from kokoro_ane.core.contract import (
     FRAMES,
     HIDDEN,
     INPUT_IDS,
+    LIMIT_SNR_DB,
     MAIN,
+    NORM_EPSILON,
     PADDED,
     PROSODY,
     SAMPLE_RATE_HZ,
@@ -47,33 +45,48 @@ from kokoro_ane.core.contract import (
     TOKEN_BUCKETS,
     VOCODER_NAME,
     WAVEFORM,
+    Check,
+    Checkpoint,
+    Kind,
+    KokoroConfig,
     PackedLayout,
+    Part,
+    ProgramFacts,
+    level_name,
+    package_name,
+    snr_db,
+    with_zero_taps,
 )
-from kokoro_ane.core.layers import NORM_EPSILON, with_zero_taps
-from kokoro_ane.core.manifest import level_name, package_name
-from kokoro_ane.encoder.encoder_stage import check_utterances, compared, contract_words
-from kokoro_ane.encoder.encoder_steps import (
+from kokoro_ane.encoder import (
     AlignmentLimits,
     Buckets,
+    DurationFunction,
+    Encoder,
     EncoderBackend,
+    ProsodyFunction,
+    check_utterances,
+    compared,
+    contract_words,
     encode,
+    exact_functions,
     program_functions,
 )
-from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
-from kokoro_ane.runtimes.executorch.plain_graph import plain, plain_vocoder
 from kokoro_ane.runtimes.files import FileRuntime, render
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
-from kokoro_ane.vocoder.decoder import Vocoder, unpack
-from kokoro_ane.vocoder.eager import EagerVocoder, Norm
-from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.vocoder_stage import source_contract
+from kokoro_ane.vocoder import (
+    EagerVocoder,
+    Norm,
+    Vocoder,
+    VocoderInputs,
+    exact_reference,
+    source_contract,
+    unpack,
+)
 
 EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
 # of each only the last counts: the longest utterance
 LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)
 UNBOUNDED = 1 << 40
-LIMIT_SNR_DB = 100.0
 # frames of the utterances that a build is checked with
 CHECKED_FRAMES = (20, 40, 140)
 
@@ -147,12 +160,12 @@ class PortableEncoderStage(PortableStage):
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder in PyTorch."""
-        return Encoder.of(self.checkpoint)
+        return Encoder.from_checkpoint(self.checkpoint)
 
     @property
     def limits(self) -> AlignmentLimits:
         """The limits of the alignment between the two functions."""
-        return AlignmentLimits.of(self.checkpoint.config, DEFAULT_BUCKETS[-1])
+        return AlignmentLimits.from_config(self.checkpoint.config, DEFAULT_BUCKETS[-1])
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
@@ -189,11 +202,7 @@ class PortableEncoderStage(PortableStage):
 
     def module(self, function: nn.Module) -> nn.Module:
         """The function in the operations that this kind of file takes."""
-        if self.runtime.operators:
-            from kokoro_ane.encoder.lstm import with_operators
-
-            return baked(with_operators(function))
-        return baked(plain(function) if self.runtime.plain else function)
+        return baked(self.runtime.module.encoder_graph(function))
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """Every tensor that leaves the two functions against PyTorch, from the shortest utterance
@@ -201,12 +210,13 @@ class PortableEncoderStage(PortableStage):
         """
         # the texts are longer than any bucket: frames behind the longest are cut off, not refused
         unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
-        twin = EncoderBackend(torch_functions(self.encoder), unbounded, None, longest)
+        twin = EncoderBackend(exact_functions(self.encoder), unbounded, None, longest)
         opened = EncoderBackend(program_functions(programs), unbounded, None, longest, arrays=True)
         pairs = []
         for utterance in check_utterances(self.checkpoint, LENGTHS):
-            inputs = (utterance.ids, utterance.style, utterance.speed)
-            pairs.append((encode(twin, *inputs), encode(opened, *inputs)))
+            exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
+            inputs, durations = (utterance.ids, utterance.style, utterance.speed), exact.durations
+            pairs.append((exact, encode(opened, *inputs, durations=durations.numpy())))
         return compared(pairs, PRECISION)
 
     def contract(self, part: Part) -> dict[str, Any]:
@@ -285,7 +295,7 @@ class PortableVocoderStage(PortableStage):
     @cached_property
     def vocoder(self) -> Vocoder:
         """The vocoder in PyTorch."""
-        return Vocoder.of(self.checkpoint)
+        return Vocoder.from_checkpoint(self.checkpoint)
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
@@ -293,20 +303,17 @@ class PortableVocoderStage(PortableStage):
 
     def function(self, name: str = MAIN) -> PortableFunction:
         """The vocoder's one function."""
-        vocoder = self.vocoder
-        network = plain_vocoder(baked(vocoder)) if self.runtime.plain else styled(vocoder)
+        network = self.runtime.module.vocoder_network(self.vocoder)
         return exported(network, self.checkpoint.config)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
-        """The waveform against PyTorch's in float64, for each speech. PyTorch's own float32 is 97
-        dB from it on a machine that adds in another order.
-        """
-        exact, figures = Vocoder.of(self.checkpoint).double(), []
+        """The waveform against PyTorch's in float64, for each speech."""
+        figures = []
         for speech in self.speeches:
-            reference = render_reference(exact, speech, torch.float64)
+            reference = exact_reference(self.vocoder, speech)
             snr = snr_db(reference, render(programs[MAIN], speech))
             name = f"SNR against PyTorch, {speech.frames} frames"
-            figures.append(Check(name, snr, LIMIT_SNR_DB, at_least=True))
+            figures.append(Check(name, snr, LIMIT_SNR_DB[PRECISION], at_least=True))
         return figures
 
     def contract(self, part: Part) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """The chain in a runtime of files at any length: NumPy arrays over three files that belong
 together. No PyTorch is imported here.
 
-    # EXECUTORCH, TVM
-    opened = ONNX.open_chain(Request(checkpoint, Path("build"), method="fp32"))
+    onnx = FileRuntime(onnx_file)
+    opened = onnx.open_chain(Request(checkpoint, Path("build"), method="fp32"))
     # [600F]
-    samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)
+    samples = onnx.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,21 @@ from types import ModuleType
 
 import numpy as np
 
-from kokoro_ane.core.contract import FEATURES, STREAMED, STYLE, WAVEFORM
-from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.manifest import Manifest, described
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, program_functions
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.executorch import pte_file
-from kokoro_ane.runtimes.onnx import onnx_file
+from kokoro_ane.core import (
+    FEATURES,
+    STREAMED,
+    STYLE,
+    WAVEFORM,
+    InputError,
+    Manifest,
+    UtteranceTooLong,
+    described,
+)
+from kokoro_ane.encoder import AlignmentLimits, EncoderBackend, program_functions
+from kokoro_ane.quantize import Request
+from kokoro_ane.runtimes.opened import Opened
 from kokoro_ane.runtimes.portable import PortableProgram
-from kokoro_ane.runtimes.registry import Opened
-from kokoro_ane.runtimes.tvm import library
-from kokoro_ane.vocoder.packing import VocoderInputs, pack
-from kokoro_ane.vocoder.source import HarmonicSource
-from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
+from kokoro_ane.vocoder import HarmonicSource, StreamingPackage, VocoderInputs, pack
 
 
 def style_of(inputs: VocoderInputs) -> np.ndarray:
@@ -44,7 +46,7 @@ class FileBackend:
 
     arrays = True
     buckets: tuple[int, ...] | None = None
-    voices: tuple[str, ...] | None = None  # any
+    predictor = ""  # statistics are measured
 
     def __init__(self, program: PortableProgram, manifest: Manifest) -> None:
         self.program, self.manifest, self.longest = program, manifest, manifest.buckets[-1]
@@ -60,13 +62,16 @@ class FileBackend:
             )
         return pack(inputs, inputs.frames)
 
-    def run(self, features: np.ndarray, style: np.ndarray, frames: int) -> np.ndarray:
-        """Waveform [600F]."""
+    def run(
+        self, features: np.ndarray, style: np.ndarray, statistics: np.ndarray, frames: int
+    ) -> np.ndarray:
+        """Waveform [600F]; `statistics` is not read."""
         return self.program({FEATURES: features, STYLE: style})[WAVEFORM].reshape(-1)
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of tensors or arrays."""
-        return self.run(self.pack(inputs), style_of(inputs), inputs.frames)
+        style = style_of(inputs)
+        return self.run(self.pack(inputs), style, style[:, :0], inputs.frames)
 
 
 @dataclass(frozen=True)
@@ -74,14 +79,11 @@ class FileRuntime:
     """A runtime that opens one kind of file.
 
     module: its NAME, SUFFIX, TARGET (the version of the files that it reads), TOOLS, write,
-        open_file and counts_of.
-    plain: whether it takes the graph of executorch/plain_graph.py.
-    operators: whether an LSTM's loop is one operator, which has a kernel in its compiler.
+        open_file and counts_of; encoder_graph and vocoder_network, which give a module in the
+        operations that it takes; open_function where its files are folders of functions.
     """
 
     module: ModuleType
-    plain: bool = False
-    operators: bool = False
 
     def paths(self, request: Request) -> tuple[tuple[Path, ...], Path]:
         """Manifests of the encoder's functions and of the vocoder. InputError: not built, of
@@ -103,7 +105,7 @@ class FileRuntime:
     def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
         """Three files that belong together, wherever they lie."""
         manifests = map(Manifest.load, encoders)
-        return Opened.of(self.open_encoder(encoders), self.open_vocoder(path), manifests)
+        return Opened.from_parts(self.open_encoder(encoders), self.open_vocoder(path), manifests)
 
     def open_encoder(self, encoders: tuple[Path, ...]) -> EncoderBackend:
         """The encoder alone, from the files of its functions."""
@@ -122,11 +124,10 @@ class FileRuntime:
         """The vocoder alone, its file or folder verified."""
         manifest = Manifest.load(path)
         if manifest.layout in STREAMED:
-            # only ONNX Runtime has folders of functions
             return StreamingPackage(
                 path,
-                opened=lambda folder, name: onnx_file.OnnxProgram(
-                    onnx_file.function_file(folder, name), manifest.outputs[name]
+                opened=lambda folder, name: self.module.open_function(
+                    folder, name, manifest.outputs[name]
                 ),
                 any_length=True,
             )
@@ -137,8 +138,3 @@ class FileRuntime:
     def open_chain(self, request: Request) -> Opened:
         """See runtimes.registry: three files, opened."""
         return self.open_manifests(*self.paths(request))
-
-
-ONNX = FileRuntime(onnx_file)
-EXECUTORCH = FileRuntime(pte_file, plain=True)
-TVM = FileRuntime(library, operators=True)

@@ -6,20 +6,10 @@ with those that its method makes. What judges or ships a package asks this first
 
 from pathlib import Path
 
-from kokoro_ane.core.checks import open_functions
-from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.quantize.methods import (
-    CONVERTED,
-    METHODS,
-    SCHEMES,
-    IntegerWeights,
-    PaletteWeights,
-    Weights,
-)
+from kokoro_ane.core import BuildOptions, InputError, Manifest, QuantizeOptions, open_functions
+from kokoro_ane.quantize import CONVERTED, METHODS, SCHEMES, IntegerWeights, PaletteWeights, Weights
 from kokoro_ane.runtimes.registry import PACKAGE, RUNTIMES
-from mlprogram.dtypes import BY_NAME
+from mlprogram import BY_NAME
 
 CONVOLUTIONS = ("conv", "conv_transpose")
 INTEGERS = "linear int8"

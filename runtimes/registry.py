@@ -12,80 +12,32 @@ import difflib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import LAYOUT_FLAGS
-from kokoro_ane.core.contract import LAYOUTS, PADDED, STREAMING
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.voices import parse_blend
-from kokoro_ane.quantize.locator import default_layout
-from kokoro_ane.quantize.methods import CONVERTED, LEVELS, METHODS, Method, method_named
+from kokoro_ane.core import LAYOUT_FLAGS, LAYOUTS, PADDED, STREAMING, InputError, require_installed
+from kokoro_ane.quantize import CONVERTED, LEVELS, METHODS, Method, default_layout, method_named
+from kokoro_ane.runtimes.opened import Opened
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.manifest import Manifest
-    from kokoro_ane.encoder.encoder_steps import EncoderBackend
-    from kokoro_ane.quantize.locator import Build, Request
-    from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
+    from kokoro_ane.core import Manifest
+    from kokoro_ane.quantize import Build, Request
 
 
 PACKAGE, DEFAULT_RUNTIME = ".mlpackage", "mlprogram"
-# what stands in `made_of` where no encoder package was used
-ENCODER_BY_PYTORCH = "checkpoint"
-
-
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """An opened encoder and vocoder. `made_of`: the hash of each package or file by its name; a
-    hash changes whenever the audio may.
-    """
-
-    encoder: "EncoderBackend"
-    vocoder: "VocoderBackend"
-    made_of: dict[str, str] = field(default_factory=dict)
-    # those that the vocoder's statistics were fitted on; None: it measures them, for any voice
-    voices: tuple[str, ...] | None = None
-
-    @classmethod
-    def of(
-        cls, encoder: "EncoderBackend", vocoder: Any, encoders: "Iterable[Manifest]"
-    ) -> "Opened":
-        """Both with their hashes. `encoders`: the encoder's manifests. An utterance longer than the
-        vocoder takes is refused as soon as its durations are known.
-        """
-        limits = encoder.limits
-        if vocoder.buckets is not None:
-            total_frames = min(limits.total_frames, vocoder.buckets[-1])
-            encoder = replace(encoder, limits=replace(limits, total_frames=total_frames))
-        made_of = {
-            manifest.path.stem: manifest.package_sha256
-            for manifest in (*encoders, vocoder.manifest)
-        }
-        return cls(encoder, vocoder, made_of, vocoder.voices)
-
-    def require_voice(self, name: str) -> str:
-        """The name; InputError for a voice, or part of a blend, that the vocoder does not know."""
-        unknown = [part for part, _ in parse_blend(name) if part not in (self.voices or (part,))]
-        if unknown:
-            raise InputError(
-                f"the streaming layout's statistics were fitted without voice {unknown[0]!r}: fit"
-                f" them with it (python -m training.fit_statistics), take --layout {PADDED}, or"
-                f" one of {', '.join(self.voices or ())}"
-            )
-        return name
 
 
 @dataclass(frozen=True)
 class Runtime:
     """A runtime and what it can open.
 
-    module: the module with open_chain; after a colon the name of a FileRuntime in it.
+    module: the module with open_chain, or with what a FileRuntime asks of a kind of file.
     levels, layouts: the ones that it has; the first level is its default.
     platform: the only platform that it runs on; None means any.
-    needs: the modules that it imports; install: the command that installs them.
+    needs: the modules that it imports; extra: of pyproject.toml, with what writes its files.
+    parallel: whether one opened model computes for several threads at once.
     files: the suffix of the files that it opens; "" means none. One that opens files also has
         open_manifests(encoders, vocoder) and open_vocoder(manifest).
     """
@@ -96,7 +48,8 @@ class Runtime:
     layouts: tuple[str, ...] = LAYOUTS
     platform: str | None = None
     needs: tuple[str, ...] = ("torch",)
-    install: str = "make venv"
+    extra: str = ""
+    parallel: bool = True
     files: str = ""
 
     @property
@@ -114,39 +67,46 @@ RUNTIMES = MappingProxyType(
     {
         "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1]),
         "mlprogram": Runtime(
-            "the packages, executed on any machine", "kokoro_ane.runtimes.executed", files=PACKAGE
+            "the packages, executed on any machine",
+            "kokoro_ane.runtimes.executed",
+            needs=("mlprogram", "torch"),
+            files=PACKAGE,
         ),
         "coreml": Runtime(
             "the packages, run by Core ML",
             "kokoro_ane.runtimes.coreml",
             platform="darwin",
+            needs=("mlprogram", "torch"),
+            parallel=False,
             files=PACKAGE,
         ),
         "onnx": Runtime(
             "ONNX Runtime",
-            "kokoro_ane.runtimes.files:ONNX",
+            "kokoro_ane.runtimes.onnx.onnx_file",
             levels=("fp32", "w8", "w8a8"),
             layouts=(PADDED, STREAMING),
             needs=("onnxruntime",),
-            install='pip install "kokoro-ane[onnx]"',
+            extra="onnx",
             files=".onnx",
         ),
         "executorch": Runtime(
             "ExecuTorch",
-            "kokoro_ane.runtimes.files:EXECUTORCH",
+            "kokoro_ane.runtimes.executorch.pte_file",
             levels=("fp32",),
             layouts=(PADDED,),
             needs=("torch", "executorch"),
-            install='pip install "kokoro-ane[executorch]"',
+            extra="executorch",
+            parallel=False,
             files=".pte",
         ),
         "tvm": Runtime(
             "TVM",
-            "kokoro_ane.runtimes.files:TVM",
+            "kokoro_ane.runtimes.tvm.library",
             levels=("fp32",),
             layouts=(PADDED,),
             needs=("tvm",),
-            install='pip install "kokoro-ane[tvm]"',
+            extra="tvm",
+            parallel=False,
             files=".so",
         ),
     }
@@ -154,10 +114,14 @@ RUNTIMES = MappingProxyType(
 
 
 def module_of(name: str) -> Any:
-    """The runtime's imported module, or its FileRuntime: what opens its chain."""
-    module, _, inside = RUNTIMES[name].module.partition(":")
-    imported = importlib.import_module(module)
-    return getattr(imported, inside) if inside else imported
+    """What opens the runtime's chain: its imported module, or the FileRuntime of it."""
+    runtime = RUNTIMES[name]
+    imported = importlib.import_module(runtime.module)
+    if not runtime.files or runtime.packages:
+        return imported
+    from kokoro_ane.runtimes.files import FileRuntime
+
+    return FileRuntime(imported)
 
 
 def default_runtime() -> str:
@@ -216,7 +180,7 @@ def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[
     """The method and the vocoder's manifest of a runtime's level, built where it is missing. Raises
     InputError and CheckFailed as quantize.locator.built.
     """
-    from kokoro_ane.quantize.locator import built
+    from kokoro_ane.quantize import built
 
     request = resolve(runtime, request)
     level = request.method
@@ -240,7 +204,7 @@ def build_missing(runtime: str, request: "Request", build: "Build") -> None:
     """Build encoder and vocoder of a resolved request where they are missing. fp32 packages are a
     reference, which is not built on the way. Raises as judged_manifest.
     """
-    from kokoro_ane.quantize.locator import built, built_encoder
+    from kokoro_ane.quantize import built, built_encoder
 
     if request.files or (RUNTIMES[runtime].packages and request.method in METHODS):
         built_encoder(request, build)
@@ -260,10 +224,12 @@ def check_runtime(
             f"runtime {name} needs macOS, here is {platform}: --runtime mlprogram executes the same"
             " packages anywhere"
         )
-    if runtime.missing:
-        raise InputError(
-            f"runtime {name} needs {runtime.missing[0]}, which is not installed: {runtime.install}"
-        )
+    require_installed(f"runtime {name}", modules=runtime.needs)
+
+
+def require_writable(name: str) -> None:
+    """InputError where a library is missing that writes or examines the runtime's files."""
+    require_installed(f"a file of runtime {name}", RUNTIMES[name].extra)
 
 
 def check_names(name: str, method: str, layout: str) -> None:

@@ -3,7 +3,7 @@ made for a processor (vocoder/eager.py).
 
     opened = open_chain(Request(checkpoint, Path("build")))
     # of the streaming layout: all but the generator's second stage at once, that window by window
-    for samples in opened.vocoder.pieces(features, style, frames): play(samples)
+    for samples in opened.vocoder.pieces(features, style, statistics, frames): play(samples)
 """
 
 from collections.abc import Iterator
@@ -13,33 +13,44 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     COLUMNS_PER_FRAME,
     COLUMNS_PER_STEP,
     FRAME_SAMPLES,
     SPECTRUM_CHANNELS,
+    STATISTICS,
     STEPS_PER_FRAME,
     STREAMED,
     STREAMING,
+    Mask,
     PackedLayout,
+    require_shape,
 )
-from kokoro_ane.core.layers import Mask
-from kokoro_ane.encoder.functions import torch_encoder
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened
-from kokoro_ane.vocoder.decoder import STAGE_SLOPE, Vocoder, unpack, unpack_frames
-from kokoro_ane.vocoder.eager import EagerVocoder, last_channels
-from kokoro_ane.vocoder.packing import (
+from kokoro_ane.encoder import torch_encoder
+from kokoro_ane.quantize import Request
+from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, Opened
+from kokoro_ane.vocoder import (
+    MEASURED,
+    STAGE_SLOPE,
+    WINDOWS,
     Array,
+    DecoderFunction,
+    EagerVocoder,
+    Folding,
+    GivenNorms,
+    SecondStage,
+    StatisticsPredictor,
+    Vocoder,
     VocoderInputs,
+    last_channels,
     pack,
     pack_utterance,
+    predictor_of,
+    unpack,
+    unpack_frames,
     unpacked_spectrum,
+    windows,
 )
-from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, predictor_of
-from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
-from kokoro_ane.vocoder.streaming.streaming_model import Folding, GivenNorms, SecondStage
-from kokoro_ane.vocoder.streaming.streaming_package import MEASURED, WINDOWS, windows
 
 
 class EagerBackend:
@@ -47,6 +58,7 @@ class EagerBackend:
 
     arrays = False
     buckets: tuple[int, ...] | None = None
+    predictor = ""  # statistics are measured
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source = vocoder.generator.m_source.host
@@ -57,8 +69,8 @@ class EagerBackend:
         return torch.from_numpy(pack(inputs, inputs.frames))
 
     @torch.no_grad()
-    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """Waveform [600F]."""
+    def run(self, features: Tensor, style: Tensor, statistics: Tensor, frames: int) -> Tensor:
+        """Waveform [600F]; `statistics` is not read."""
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         return self.eager(asr, f0, energy, style, spectrum).flatten()
 
@@ -84,8 +96,9 @@ class StreamingBackend:
         sizes: tuple[int, ...] = WINDOWS,
     ) -> None:
         self.source = vocoder.generator.m_source.host
+        self.predictor, self.rows = predictor.sha256, len(predictor.bias)
         self.eager, self.measured, self.sizes = EagerVocoder(vocoder), measured, sizes
-        folding = Folding.of(vocoder, predictor.centres, layout)
+        folding = Folding.from_vocoder(vocoder, predictor.centres, layout)
         self.decoder = DecoderFunction(vocoder, predictor, folding).eval()
         second = SecondStage(vocoder, folding).eval()
         self.second = second.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -94,21 +107,25 @@ class StreamingBackend:
         """features [1, channels, 1, F + 1]."""
         return torch.from_numpy(pack_utterance(inputs, inputs.frames))
 
-    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
+    def run(self, features: Tensor, style: Tensor, statistics: Tensor, frames: int) -> Tensor:
         """Waveform [600F], in the windows that are the least work."""
-        return torch.cat(list(self.pieces(features, style, frames, early=False)))
+        return torch.cat(list(self.pieces(features, style, statistics, frames, early=False)))
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of an utterance, for a judge."""
-        return self.run(
-            self.pack(inputs), torch.as_tensor(inputs.style)[:, :, None, None], inputs.frames
-        ).numpy()
+        style = torch.as_tensor(inputs.style)[:, :, None, None]
+        statistics = torch.zeros(1, self.rows)
+        if inputs.statistics is not None:
+            statistics = torch.as_tensor(inputs.statistics)
+        column = statistics[:, :, None, None]  # [1, 2R, 1, 1]
+        return self.run(self.pack(inputs), style, column, inputs.frames).numpy()
 
     @torch.no_grad()
     def pieces(
         self,
         features: Array,
         style: Array,
+        statistics: Array,
         frames: int,
         early: bool = True,
     ) -> Iterator[Tensor]:
@@ -116,6 +133,8 @@ class StreamingBackend:
         windows come first.
         """
         features, style = torch.as_tensor(features), torch.as_tensor(style)
+        statistics = torch.as_tensor(statistics)
+        require_shape(STATISTICS, statistics, (1, self.rows, 1, 1), "these norms")
         *parts, rows = features.split(self.decoder.sizes, dim=1)
         spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))
         spectrum = last_channels(spectrum[:, :, None, : COLUMNS_PER_FRAME * frames + 1])
@@ -129,13 +148,13 @@ class StreamingBackend:
         if frames <= self.measured:
             yield self.eager.generator.last_stage(entering, affines, spectrum).flatten()
             return
-        mask = Mask.of(values)
+        mask = Mask.from_values(values)
         shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
         # [1, 22 * 6, 1, 20 (F + 1)]
         rows = rows.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
         pooled = self.decoder.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
         _, style_affine = self.decoder.style_affines(style)
-        affine = self.decoder.affine(pooled, shares, style, style_affine)
+        affine = self.decoder.affine(pooled, shares, style, statistics, style_affine)
         for window in windows(frames, self.sizes, early, any_length=True):
             start, end = window.start, window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
@@ -154,7 +173,7 @@ class StreamingBackend:
 def open_chain(request: Request) -> Opened:
     """The two models of the checkpoint: runtimes.registry."""
     checkpoint, made_of = request.checkpoint, {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
-    vocoder = Vocoder.of(checkpoint)
+    vocoder = Vocoder.from_checkpoint(checkpoint)
     if request.layout not in STREAMED:
         return Opened(
             torch_encoder(checkpoint), EagerBackend(vocoder, checkpoint.config.hidden_dim), made_of
@@ -162,4 +181,4 @@ def open_chain(request: Request) -> Opened:
     predictor = predictor_of(checkpoint)
     backend = StreamingBackend(vocoder, predictor, layout=request.layout)
     made_of["statistics"] = predictor.sha256
-    return Opened(torch_encoder(checkpoint), backend, made_of, predictor.voices)
+    return Opened(torch_encoder(checkpoint), backend, made_of)

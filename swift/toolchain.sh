@@ -2,10 +2,10 @@
 # Swift for this package on a Linux machine: the machine's own, or Debian's in a folder of its own, made once.
 #
 #   swift/toolchain.sh test                  # swift test of this package, quiet unless it fails
-#   swift/toolchain.sh run swift build       # any command in this package's folder
+#   swift/toolchain.sh run swift build       # any command in the repository's root, where Package.swift is
 #   swift/toolchain.sh make | remove         # the folder, where the machine has no Swift 6: one to four minutes, 2.6 GB
 #
-# KOKORO_SWIFT_ROOT names that folder (default: kokoro-swift in the user's cache). KOKORO_BUNDLE, KOKORO_BUNDLE_ONNX,
+# KOKORO_SWIFT_ROOT names that folder (default: kokoro-swift in the user's cache), KOKORO_SWIFT_SUITE another Debian: sid. KOKORO_BUNDLE, KOKORO_BUNDLE_ONNX,
 # KOKORO_BUNDLE_STREAMING and KOKORO_ONNXRUNTIME name what the tests read: a bundle of packages, one of ONNX files, one of the streaming
 # layout's, and ONNX Runtime's library; each is seen inside
 # under another path, read only. Debian comes from the mirror that this machine's apt uses. Making and using the folder needs root
@@ -13,10 +13,10 @@
 # exit: the command's own; 3: this machine can neither run Swift nor bring it, and one line on stderr says why.
 set -euo pipefail
 
-package=$(cd "$(dirname "$0")" && pwd)
-root=$(realpath -m "${KOKORO_SWIFT_ROOT:-${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}/kokoro-swift}")
-suite=trixie                               # Debian 13, the first with Swift 6
-debs=swiftlang,libc6-dev,libstdc++-14-dev
+package=$(cd "$(dirname "$0")/.." && pwd)   # the repository, whose root holds Package.swift
+suite=${KOKORO_SWIFT_SUITE:-trixie}        # Debian 13, the first with Swift 6; sid has a newer one
+root=$(realpath -m "${KOKORO_SWIFT_ROOT:-${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}/kokoro-swift${KOKORO_SWIFT_SUITE:+-$suite}}")
+debs=swiftlang,libc6-dev,libstdc++-14-dev,git  # git: SwiftPM takes a package by its address with it
 room_mb=4500
 given=(KOKORO_BUNDLE KOKORO_BUNDLE_ONNX KOKORO_BUNDLE_STREAMING KOKORO_ONNXRUNTIME)
 passed=(KOKORO_CORE_ML_STAND_IN OMP_NUM_THREADS)
@@ -48,7 +48,7 @@ archives() {
 archive_of_suite() {
   local url found=1 release=$root.release
   while read -r url && [ $found = 1 ]; do
-    if /usr/lib/apt/apt-helper download-file "${url%/}/dists/$suite/Release" "$release" >/dev/null 2>&1 && grep -q "^Codename: $suite" "$release"; then
+    if /usr/lib/apt/apt-helper download-file "${url%/}/dists/$suite/Release" "$release" >/dev/null 2>&1 && grep -qE "^(Codename|Suite): $suite" "$release"; then
       echo "${url%/}"; found=0
     fi
     rm -f "$release"
@@ -57,11 +57,15 @@ archive_of_suite() {
 }
 
 ready() { [ -d "$root/usr" ] && chroot "$root" /usr/bin/test -x /usr/bin/swift 2>/dev/null; }
+has_git() { chroot "$root" /usr/bin/test -x /usr/bin/git 2>/dev/null; }
 
 make_root() (
   mkdir -p "$(dirname "$root")"
   exec 9>"$root.lock"; flock 9             # one makes it, others wait
-  ready && return 0
+  if ready; then
+    has_git || { chroot "$root" sh -c 'apt-get -qq update && apt-get -qq install -y git'; } >"$root.log" 2>&1 || tell "no git in $root, see $root.log"
+    return 0
+  fi
   [ ! -e "$root" ] || cannot "$root is there and holds none: remove it, or name another folder in KOKORO_SWIFT_ROOT"
   rm -rf --one-file-system "$root".partial.*
   if ! command -v debootstrap >/dev/null; then
@@ -105,7 +109,7 @@ inside() {
 }
 
 run() {
-  if own_swift; then cd "$package" && exec "$@"; fi
+  if [ -z "${KOKORO_SWIFT_SUITE:-}" ] && own_swift; then cd "$package" && exec "$@"; fi
   require_chroot
   make_root
   export -f inside tell; export root package
@@ -116,7 +120,7 @@ run() {
 quiet_test() {
   local log
   log=$(mktemp)
-  if (run swift test -j "${SWIFT_JOBS:-1}" -Xswiftc -O) >"$log" 2>&1; then
+  if (run swift test -j "${SWIFT_JOBS:-1}") >"$log" 2>&1; then
     grep -E 'warning:' "$log" >&2 && { tell "warnings are not wanted"; rm -f "$log"; return 1; }
     grep -E 'Test run with' "$log"; rm -f "$log"
   else

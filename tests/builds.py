@@ -17,16 +17,13 @@ import pytest
 import torch
 from filelock import FileLock
 
-from kokoro_ane.core.builder import build as build_stage
+from kokoro_ane.core.builder import build_packages as build_stage
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.manifest import tool_versions
-from kokoro_ane.g2p.network import LetterToSound, save_weights
-from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import vocoder_stage
-from kokoro_ane.pipeline.text_tables import TEXT_BYTES, write_text_tables
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.methods import METHODS, Activations
@@ -34,6 +31,9 @@ from kokoro_ane.quantize.plan import vocoder_layers
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
+from kokoro_g2p.network import LetterToSound, save_weights
+from kokoro_g2p.neural import Config
+from kokoro_g2p.port.text_tables import TEXT_BYTES, write_text_tables
 from mlprogram import Program
 from tests.commands import ROOT
 from tests.demo_voice import DEMO_VOICE
@@ -193,7 +193,7 @@ def quick(name):
 
 # every level in turn; AdaIN affines and the pitch and energy filters w8
 def recipe_of(checkpoint):
-    layers = vocoder_layers(Vocoder.of(checkpoint))
+    layers = vocoder_layers(Vocoder.from_checkpoint(checkpoint))
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
     levels = {
         x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5]

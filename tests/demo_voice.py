@@ -10,7 +10,7 @@ from pathlib import Path
 
 import soundfile
 
-from kokoro_ane.quantize.corpus import load
+from kokoro_ane.speech.corpus import load
 from tests.signals import resampled
 
 DEMO_VOICE = Path(__file__).parent / "data" / "demo-voice"

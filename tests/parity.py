@@ -176,7 +176,7 @@ def padded_render(vocoder, x, bucket, masked=True):
     )
     spectrum = fill(x.spectrum[:, :, None], COLUMNS_PER_FRAME * extra)
     return (
-        vocoder(asr, f0, energy, x.style[:, :, None, None], spectrum, Mask.of(mask))
+        vocoder(asr, f0, energy, x.style[:, :, None, None], spectrum, Mask.from_values(mask))
         .flatten()[: FRAME_SAMPLES * x.frames]
         .numpy()
     )

@@ -27,24 +27,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kokoro_ane.core.commands import (
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    FRAMES_PER_SECOND,
     CommandOptions,
+    InputError,
+    UtteranceTooLong,
+    check_output,
     checkpoint_option,
+    command,
     conclude,
     option,
     parse,
     print_table,
+    run_steps,
+    staged,
 )
-from kokoro_ane.core.contract import FRAMES_PER_SECOND
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, UtteranceTooLong, command
-from kokoro_ane.core.staging import check_output, staged
-from kokoro_ane.core.steps import run_steps
-from kokoro_ane.g2p.alphabet import VOWELS
+from kokoro_g2p import VOWELS
 from training.taught_lines import ALTERATIONS, ALTERED, WORDS, Line, lines
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
+    from kokoro_ane.core import Checkpoint
+    from kokoro_ane.vocoder import StatisticsPredictor
 
 PART = 20  # sentences in a file of records
 HELD_OUT = 8  # one sentence in so many is not fitted on
@@ -92,14 +96,11 @@ class Teacher:
     """
 
     def __init__(self, checkpoint: "Checkpoint") -> None:
-        from kokoro_ane.encoder.functions import torch_encoder
-        from kokoro_ane.g2p.alphabet import voice_language
-        from kokoro_ane.pipeline.text import text_reader
-        from kokoro_ane.vocoder.decoder import Vocoder
-        from kokoro_ane.vocoder.eager import EagerVocoder, moments
-        from kokoro_ane.vocoder.streaming.streaming_functions import EntryMoments, PooledMoments
+        from kokoro_ane.encoder import torch_encoder
+        from kokoro_ane.vocoder import EagerVocoder, EntryMoments, PooledMoments, Vocoder, moments
+        from kokoro_g2p import text_reader, voice_language
 
-        vocoder = Vocoder.of(checkpoint)
+        vocoder = Vocoder.from_checkpoint(checkpoint)
         self.checkpoint, self.encoder = checkpoint, torch_encoder(checkpoint)
         self.source = vocoder.generator.m_source.host
         self.readers = {
@@ -128,11 +129,11 @@ class Teacher:
 
     def __call__(self, line: Line, seed: int) -> Records | None:
         """The record of one line; None for a text that is too short or too long."""
-        from kokoro_ane.core.contract import MAX_PHONEMES
-        from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
-        from kokoro_ane.g2p.alphabet import voice_language
-        from kokoro_ane.pipeline.synthesis import BEFORE_VOCODER, ROUNDED, Chain, begin
-        from kokoro_ane.vocoder.packing import FIELDS
+        from kokoro_ane.core import Voice
+        from kokoro_ane.encoder import STEPS as ENCODER_STEPS
+        from kokoro_ane.pipeline import BEFORE_VOCODER, ROUNDED, Chain, begin
+        from kokoro_ane.vocoder import FIELDS
+        from kokoro_g2p import MAX_PHONEMES, voice_language
 
         phonemes = " ".join(
             read.phonemes for read in self.readers[voice_language(line.voice)](line.text)
@@ -143,7 +144,7 @@ class Teacher:
         steps = [step for step in BEFORE_VOCODER if step.name != "pack"]
         chain = Chain(
             self.checkpoint.config.vocab,
-            np.asarray(self.checkpoint.blend(line.voice)),
+            Voice(np.asarray(self.checkpoint.blend(line.voice))),
             self.encoder,
             self,
         )  # type: ignore[arg-type]
@@ -170,10 +171,13 @@ class Teacher:
     def _measured(self, arrays: list[np.ndarray], alteration: str) -> Records:
         import torch
 
-        from kokoro_ane.core.contract import COLUMNS_PER_STEP, SPECTRUM_CHANNELS
-        from kokoro_ane.core.layers import NORM_EPSILON, Mask
-        from kokoro_ane.vocoder.packing import SPECTRUM_ROWS, VocoderInputs, pack_utterance
-        from kokoro_ane.vocoder.render import reference_arguments
+        from kokoro_ane.core import COLUMNS_PER_STEP, NORM_EPSILON, SPECTRUM_CHANNELS, Mask
+        from kokoro_ane.vocoder import (
+            SPECTRUM_ROWS,
+            VocoderInputs,
+            pack_utterance,
+            reference_arguments,
+        )
 
         inputs = VocoderInputs(
             *(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in arrays)
@@ -189,7 +193,7 @@ class Teacher:
                 torch.ones(1, 1, 1, 1),
                 torch.full((1, 1, 1, 1), inputs.frames / (inputs.frames + 1)),
             )
-            mask = Mask.of(torch.ones_like(entering[:, :1]))
+            mask = Mask.from_values(torch.ones_like(entering[:, :1]))
             pooled = self.moments(self.pooled(entering, rows, mask), whole).flatten()
         half = len(self.seen) // 2  # of the norms: the first stage's
         first_means = torch.cat([mean for mean, _ in self.seen[:half]])
@@ -277,7 +281,7 @@ def fitted(
     earlier: a predictor whose values at its landmarks stand for the sentences that it was fitted
     to.
     """
-    from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
+    from kokoro_ane.vocoder import StatisticsPredictor
 
     inputs, targets = inputs.astype(np.float64), targets.astype(np.float64)
     counts = np.ones(len(inputs))
@@ -336,7 +340,6 @@ def fitted(
     return StatisticsPredictor(
         **{name: array.astype(np.float32) for name, array in arrays.items()},
         checkpoint="",
-        voices=(),
         fitted={},
     )
 
@@ -386,7 +389,7 @@ class FitOptions(CommandOptions):
     rank: int = option("of its outputs", 192)
     data: Path = option("folder of the records", Path("build/statistics"))
     out: Path | None = option(
-        "the predictor, .npz (default: in the user's cache, where the streaming layout looks)"
+        "the predictor, .npz (default: in the checkpoint's folder, where the layout looks)"
     )
 
 
@@ -399,23 +402,25 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
     if not 0 <= options.altered <= 1:
         raise InputError(f"--altered must be 0 to 1, not {options.altered}")
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.vocoder.decoder import Vocoder
-    from kokoro_ane.vocoder.streaming.norm_statistics import (
+    from kokoro_ane.core import open_checkpoint
+    from kokoro_ane.vocoder import (
+        Vocoder,
         load_predictor,
-        predictor_path,
+        predictor_name,
         save_predictor,
+        stage_norms,
     )
-    from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 
     checkpoint = open_checkpoint(options.checkpoint)
     out = check_output(
-        options.out or predictor_path(checkpoint), suffixes=(".npz",), arguments=options
+        options.out or checkpoint.folder / predictor_name(checkpoint.sha256),
+        suffixes=(".npz",),
+        arguments=options,
     )
-    earlier = load_predictor(options.earlier, checkpoint) if options.earlier else None
+    earlier = load_predictor(options.earlier) if options.earlier else None
     words, count = options.words, options.count
     records = recorded(checkpoint, count, options.seed, options.data, words, options.altered)
-    generator = Vocoder.of(checkpoint).generator
+    generator = Vocoder.from_checkpoint(checkpoint).generator
     norms, up = stage_norms(generator, 1), generator.ups[1]
     style_dim = checkpoint.config.style_dim
     sizes = (2 * up.out_channels, 2 * up.in_channels, 2 * up.out_channels, style_dim)
@@ -444,7 +449,6 @@ def main(argv: list[str] | None = None) -> int:
         predictor,
         centres=np.concatenate([first_means, predictor.centres]).astype(np.float32),
         checkpoint=checkpoint.sha256,
-        voices=checkpoint.voices,
         fitted=figures,
     )
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ def lines(
     sentences; the others are pieces of several, with a fifth of the words exchanged for words of
     the lexicon.
     """
-    from kokoro_ane.g2p.bundled import DATA
+    from kokoro_g2p import DATA
 
     rng, sentences = random.Random(seed), prose()
     with gzip.open(DATA / "cmudict.txt.gz", "rt", encoding="latin-1") as stream:

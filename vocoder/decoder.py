@@ -15,26 +15,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     COLUMNS_PER_FRAME,
     HARMONICS,
     HOP_SAMPLES,
     N_FFT,
     PROSODY_PER_FRAME,
     SPECTRUM_CHANNELS,
-    PackedLayout,
-)
-from kokoro_ane.core.layers import (
     AdaIN1d,
     AdainResBlk1d,
+    Checkpoint,
     Conv,
     ConvTranspose,
+    KokoroConfig,
     Mask,
     Modules,
+    PackedLayout,
     Snake,
     SnakeList,
+    Uninitialized,
     concatenate,
     masked,
 )
@@ -219,7 +218,7 @@ class Generator(nn.Module):
             mask = mask.upsampled(rate)
             masks.append(mask)
         # [B, 1, 1, 120F + 1]
-        masks[-1] = Mask.of(torch.cat([mask.values[..., :1], mask.values], dim=3))
+        masks[-1] = Mask.from_values(torch.cat([mask.values[..., :1], mask.values], dim=3))
         return masks
 
 
@@ -246,9 +245,11 @@ class Vocoder(nn.Module):
         self.generator = Generator(config)
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "Vocoder":
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "Vocoder":
         """The checkpoint's vocoder, in float32 and eval mode."""
-        return checkpoint.load_part(cls(checkpoint.config), "decoder")
+        with Uninitialized():
+            vocoder = cls(checkpoint.config)
+        return checkpoint.load_part(vocoder, "decoder")
 
     @property
     def residual_conv(self) -> Conv:
@@ -331,17 +332,4 @@ class PackedVocoder(nn.Module):
         the caller cuts it at 600F.
         """
         asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
-        return self.vocoder(asr, f0, energy, style, spectrum, Mask.of(mask))
-
-
-class PackedTrunk(PackedVocoder):
-    """The exported graph of a host tail: it ends before conv_post."""
-
-    def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """PackedVocoder's inputs -> trunk [1, C, 1, 120B + 1], 0 beyond the mask; the host cuts it
-        at 120F + 1.
-        """
-        asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
-        decoded = self.vocoder.decoded(asr, f0, energy, style, spectrum, Mask.of(mask))
-        generator = self.vocoder.generator
-        return generator.trunk(*decoded[:3], generator.stage_masks(decoded[3]))
+        return self.vocoder(asr, f0, energy, style, spectrum, Mask.from_values(mask))

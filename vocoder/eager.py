@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import (
+from kokoro_ane.core import (
     HALF_POWER,
     LEAKY_SLOPE,
     NORM_EPSILON,
@@ -55,12 +55,12 @@ def folded(
     float64 and rounded once.
     """
     # The modules inside (envelope, taps) are shared: a package holds their constants once.
-    copied = with_zero_taps(copy.deepcopy(conv, {id(child): child for child in conv.children()}))
+    shared = {id(part): part for part in (*conv.children(), conv.weight)}
+    copied = with_zero_taps(copy.deepcopy(conv, shared))
     weight = copied.weight.detach()  # [out, in, 1, k]; of a transposed one [in, out, 1, k]
-    if isinstance(divisor, Tensor):
-        divisor = divisor.double().view(1, -1, 1, 1)
-    product = (weight.double() * factor / divisor).to(weight.dtype)
-    copied.weight = nn.Parameter(product, requires_grad=False)
+    product = weight.to(torch.float64, copy=True).mul_(factor)
+    product.div_(torch.as_tensor(divisor, dtype=torch.float64).view(1, -1, 1, 1))
+    copied.weight = nn.Parameter(product.to(weight.dtype), requires_grad=False)
     if bias is None and conv.bias is not None:
         bias = conv.bias.detach() * factor
     if bias is not None:

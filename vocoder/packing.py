@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     COLUMNS_PER_FRAME,
     COLUMNS_PER_STEP,
     PROSODY_PER_FRAME,
     SPECTRUM_CHANNELS,
+    InputError,
+    require_shape,
 )
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.steps import require_shape
 
 SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME  # of features
 FIELDS = ("asr", "f0_hz", "energy", "style", "spectrum")
@@ -48,8 +48,9 @@ class VocoderInputs:
     """The inputs of one utterance.
 
     asr [1, hidden, F]; f0_hz [1, 2F], 0 where unvoiced; energy [1, 2F]; style [1, style_dim];
-    spectrum [1, 22, 120F + 1]. The constructor checks shapes and looks for NaN and infinity;
-    InputError names the tensor and the first bad position.
+    spectrum [1, 22, 120F + 1]. statistics [1, 2R]: of the voice, for a layout that predicts them;
+    None: the predictor's alone, which is enough to compare numbers. The constructor checks shapes
+    and looks for NaN and infinity; InputError names the tensor and the first bad position.
     """
 
     asr: Array
@@ -57,6 +58,7 @@ class VocoderInputs:
     energy: Array
     style: Array
     spectrum: Array
+    statistics: Array | None = None
 
     def __post_init__(self) -> None:
         frames = self.asr.shape[-1]
@@ -67,6 +69,8 @@ class VocoderInputs:
             "style": (1, self.style.shape[-1]),
             "spectrum": (1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME * frames + 1),
         }
+        if self.statistics is not None:
+            expected["statistics"] = (1, self.statistics.shape[-1])
         for name, shape in expected.items():
             value = getattr(self, name)
             require_shape(name, value, shape, f"{frames} frames of asr")
@@ -89,6 +93,7 @@ def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
         inputs.energy[:, pair],
         inputs.style,
         inputs.spectrum[..., columns],
+        inputs.statistics,
     )
 
 

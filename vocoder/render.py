@@ -6,6 +6,7 @@ which it is compared with.
     reference = render_reference(vocoder, inputs)
 """
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.core.contract import FEATURES, MAIN, STREAMED, STYLE, bucket_for
-from kokoro_ane.core.manifest import Manifest, described
+from kokoro_ane.core import FEATURES, MAIN, STREAMED, STYLE, Manifest, bucket_for, described
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs, require_finite
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def run_program(
     program: Any, layout: PaddedLayout, inputs: VocoderInputs, bucket: int
 ) -> np.ndarray:
-    """Pack into `bucket`, execute, join: [600 F] float32."""
+    """Pack into `bucket`, execute, join: [600 F] float32, of a program in float64 in that."""
     arrays = {FEATURES: layout.pack(inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
-    return layout.join(program(arrays)[layout.output].float(), inputs.frames).numpy()
+    return layout.join(program(arrays)[layout.output], inputs.frames).numpy()
 
 
 class VocoderPackage:
@@ -39,7 +39,7 @@ class VocoderPackage:
     """
 
     arrays = False
-    voices: tuple[str, ...] | None = None  # any
+    predictor = ""  # statistics are measured
 
     def __init__(
         self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None
@@ -50,8 +50,8 @@ class VocoderPackage:
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
         self.buckets = self.manifest.buckets
+        self.layout = PaddedLayout()
         with described(manifest_path):
-            self.layout = PaddedLayout.recorded(self.manifest.layout, self.manifest.outputs)
             self.source = HarmonicSource.recorded(self.manifest.source)
         self.program = (opened or executed(precision))(self.manifest.package_path, MAIN)
 
@@ -59,8 +59,10 @@ class VocoderPackage:
         """`features` [1, channels, 1, B + 1], in the smallest bucket that holds them."""
         return self.layout.pack(inputs, bucket_for(inputs.frames, self.buckets))
 
-    def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """Samples [600F] of packed features. Raises InputError for NaN or infinity in an input."""
+    def run(self, features: Tensor, style: Tensor, statistics: Tensor, frames: int) -> Tensor:
+        """Samples [600F] of packed features; `statistics` is not read. Raises InputError for NaN or
+        infinity in an input.
+        """
         require_finite("features", features)
         require_finite("style", style)
         outputs = self.program({FEATURES: features, STYLE: style.float()})
@@ -70,7 +72,8 @@ class VocoderPackage:
         """Waveform [600 F] float32. Raises InputError for features that are longer than the largest
         bucket.
         """
-        return self.run(self.pack(inputs), inputs.style[:, :, None, None], inputs.frames).numpy()
+        style = inputs.style[:, :, None, None]
+        return self.run(self.pack(inputs), style, style[:, :0], inputs.frames).numpy()
 
 
 def open_package(
@@ -87,6 +90,11 @@ def render_reference(
 ) -> np.ndarray:
     """The PyTorch render at exact length, without a mask: [600 F] in `dtype`."""
     return vocoder(*(t.to(dtype) for t in reference_arguments(inputs))).flatten().numpy()
+
+
+def exact_reference(vocoder: Vocoder, inputs: VocoderInputs) -> np.ndarray:
+    """PyTorch's render in float64, which shares no rounding with what is checked: [600 F]."""
+    return render_reference(copy.deepcopy(vocoder).double(), inputs, torch.float64)
 
 
 def reference_arguments(inputs: VocoderInputs) -> tuple[Tensor, ...]:

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import Conv, read_by
+from kokoro_ane.core import Conv, read_by
 
 # factors of the columns a frame: pooling kernels of these sizes are within every chip's limit
 FACTORS = MappingProxyType({120: (4, 5, 6), 20: (4, 5)})

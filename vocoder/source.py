@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     FRAME_SAMPLES,
     HARMONICS,
     HOP_SAMPLES,
     N_FFT,
     PROSODY_PER_FRAME,
     SAMPLE_RATE_HZ,
+    InputError,
 )
-from kokoro_ane.core.errors import InputError
 
 SINE_AMPLITUDE, VOICED_NOISE, VOICED_ABOVE_HZ = 0.1, 0.003, 10.0
 STEP_SAMPLES = FRAME_SAMPLES // PROSODY_PER_FRAME  # 300 samples to one F0 value

@@ -17,38 +17,45 @@ from typing import Any
 import numpy as np
 import torch
 
-from kokoro_ane.core.builder import CheckpointStage, Part
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import Check, ProgramFacts, computing, require, snr_db
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     DECODER,
     FEATURES,
     FRAME_SAMPLES,
-    HOP_SAMPLES,
+    LIMIT_SNR_DB,
     MAIN,
     SAMPLE_RATE_HZ,
     STYLE,
     VOCODER_NAME,
-    WAVEFORM,
     WINDOW,
+    Check,
+    Checkpoint,
+    CheckpointStage,
+    Function,
     PackedLayout,
+    Part,
+    ProgramFacts,
+    TensorType,
     bucket_for,
+    computing,
+    level_name,
+    require,
+    snr_db,
 )
-from kokoro_ane.core.export import Function, TensorType
-from kokoro_ane.core.manifest import level_name
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout, features_contract
 from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import render_reference, run_program
+from kokoro_ane.vocoder.render import exact_reference, run_program
 from kokoro_ane.vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
-from mlprogram import Program
-from mlprogram.graph import Operation
+from mlprogram import Operation, Program
 
-# random weights reach 51 and 122: a package below these is broken, not imprecise
-LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}
-LIMIT_PADDING_DB = 90.0  # real Kokoro 114, random weights 130; one mask dropped below 80
-LIMIT_FLAT_DB = 1.5  # of the mean over frames; its standard error is 0.4 dB on the 40 frames below
-EQUAL_DB = 200.0  # stands for infinite, which JSON does not have
+# In float64, whose rounding leaves about 250 dB whatever the processor; a mask that is dropped, or
+# a value that is kept in float32, leaves less than 150.
+LIMIT_PADDING_DB = 180.0
+# One bit of fp16's eleven, of the mean over frames: a sum that keeps its terms' rounding errors
+# adds 10 dB in a bucket ten times as long. What is heard of the noise is the SNR's affair.
+LIMIT_FLAT_DB = 6.0
+EXACT = "exact64"  # mlprogram's arithmetic for what should change nothing
+EQUAL_DB = 400.0  # stands for infinite, which JSON does not have
 NOISE_FLOOR = 1e-10  # power of a frame's error below which it is silence, -100 dB of full scale
 MAX_CHECK_FRAMES = 480
 TAIL_MODULES = ("conv_post", "stft")  # kept in fp32: the ear hears exp and phase errors first
@@ -134,12 +141,13 @@ class VocoderFacts(ProgramFacts):
         operations = computing(program)
         floats = [(op, value) for op in operations for value in op.outputs if value.dtype.is_float]
         wide = [(op, value) for op, value in floats if value.dtype.name == "fp32"]
-        tail = tail_values(operations)
         if name == DECODER:
             tail = {value.name for _, value in wide if value.shape[2:] == (1, 1)}
+        else:
+            tail = tail_values(operations)
         inside = [(op, value) for op, value in floats if value.name in tail]
         return cls(
-            **vars(ProgramFacts.of(program, FEATURES, FORBIDDEN)),
+            **vars(ProgramFacts.from_program(program, FEATURES, FORBIDDEN)),
             not_rank_4=sum(len(value.shape) != 4 for _, value in floats),
             over_time=sum(_is_over_time(op, program) for op in operations),
             fp32_outside_tail=tuple(op.name for op, value in wide if value.name not in tail),
@@ -210,7 +218,7 @@ class CheckedVocoder(CheckpointStage):
     @cached_property
     def vocoder(self) -> Vocoder:
         """The vocoder that is converted, in PyTorch."""
-        return self.balanced or Vocoder.of(self.checkpoint)
+        return self.balanced or Vocoder.from_checkpoint(self.checkpoint)
 
     @property
     def dtype(self) -> str:
@@ -263,12 +271,11 @@ class VocoderStage(CheckedVocoder):
         rows = PackedLayout(config.hidden_dim).channels
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets)
         style = (1, config.style_dim, 1, 1)
-        output_dtype = np.dtype(self.layout.output_dtype(self.precision)).type
         return Function(
             self.module,
             (torch.ones(shapes[0]), torch.zeros(style)),
             (TensorType(FEATURES, dtype, shapes), TensorType(STYLE, dtype, (style,))),
-            (TensorType(self.layout.output, output_dtype),),
+            (TensorType(self.layout.output, np.float32),),
             TAIL_MODULES,
         )
 
@@ -280,12 +287,12 @@ class VocoderStage(CheckedVocoder):
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The waveform of the speech at several fills of the buckets that hold it."""
-        exact = Program(programs[MAIN].path, precision="exact")
+        exact = Program(programs[MAIN].path, precision=EXACT)
         holding = tuple(bucket for bucket in self.buckets if bucket >= self.speech.frames)
         return fill_figures(
             lambda bucket: run_program(programs[MAIN], self.layout, self.speech, bucket),
             lambda bucket: run_program(exact, self.layout, self.speech, bucket),
-            render_reference(self.vocoder, self.speech),
+            exact_reference(self.vocoder, self.speech),
             check_buckets_of(self.speech.frames, holding),
             self.precision,
         )
@@ -293,10 +300,9 @@ class VocoderStage(CheckedVocoder):
     def contract(self, part: Part) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
         features = features_contract(self.checkpoint.config.hidden_dim) | {"dtype": self.dtype}
-        hop = 1 if self.layout.output == WAVEFORM else HOP_SAMPLES
         output = self.layout.output_contract() | {
-            "dtype": self.layout.output_dtype(self.precision),
-            "rate_hz": SAMPLE_RATE_HZ // hop,
+            "dtype": "float32",
+            "rate_hz": SAMPLE_RATE_HZ,
         }
         return self.provenance() | {
             "layout": self.layout.name,

@@ -10,13 +10,21 @@ from typing import Protocol
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES, PROSODY_PER_FRAME
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.steps import EQUAL, Step, Tensors, computed, require_shape
+from kokoro_ane.core import (
+    EQUAL,
+    FRAME_SAMPLES,
+    PROSODY_PER_FRAME,
+    InputError,
+    Step,
+    Tensors,
+    computed,
+    require_shape,
+)
 from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, as_array, require_finite
 from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, spectrum_of
 
 SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
+VOCODER_INPUTS = ("features", "style", "statistics")
 BROKEN = "written as 16 bit it would be silence; the weights or the package are broken"
 # 50 ms at full scale without a change: a clipped peak of a voice lasts a few samples
 PINNED_SAMPLES, FULL_SCALE = 2 * FRAME_SAMPLES, 0.999
@@ -42,8 +50,16 @@ class VocoderBackend(Protocol):
         utterance.
         """
 
-    def run(self, features: Array, style: Array, frames: int) -> Array:
-        """style [1, style_dim, 1, 1] -> waveform [600F]."""
+    @property
+    def predictor(self) -> str:
+        """The hash of the predictor of statistics to which a voice adds its own; "" where the
+        layout measures them.
+        """
+
+    def run(self, features: Array, style: Array, statistics: Array, frames: int) -> Array:
+        """style [1, style_dim, 1, 1], statistics [1, 2R, 1, 1], without rows where the layout
+        measures them -> waveform [600F].
+        """
 
 
 class Context(Protocol):
@@ -52,6 +68,9 @@ class Context(Protocol):
     @property
     def vocoder(self) -> VocoderBackend:
         """Computes the waveform."""
+
+    def statistics_for(self, phonemes: int) -> np.ndarray:
+        """What the voice adds to predicted statistics [2R] float32; [0] where none are."""
 
 
 def require_sound(waveform: Array) -> None:
@@ -91,26 +110,30 @@ def _spectrum(_: Context, tensors: Tensors) -> Tensors:
 
 
 def _pack(context: Context, tensors: Tensors) -> Tensors:
+    phonemes = len(tensors["durations"]) - 2  # without the boundary tokens
     five = (tensors["style_decoder" if name == "style" else name] for name in FIELDS)
     (features,) = computed(
         lambda *inputs: (context.vocoder.pack(VocoderInputs(*inputs)),),
         *five,
         arrays=context.vocoder.arrays,
     )
-    return {"features": features, "style": tensors["style_decoder"][:, :, None, None]}
+    return {
+        "features": features,
+        "style": tensors["style_decoder"][:, :, None, None],
+        "statistics": context.statistics_for(phonemes)[None, :, None, None],
+    }
 
 
 def _vocoder(context: Context, tensors: Tensors) -> Tensors:
     frames = tensors["asr"].shape[-1]
 
-    def render(features: Array, style: Array) -> tuple[Array]:
-        return (context.vocoder.run(features, style, frames),)
+    def render(features: Array, style: Array, statistics: Array) -> tuple[Array]:
+        return (context.vocoder.run(features, style, statistics, frames),)
 
-    for name in ("features", "style"):
-        require_finite(name, tensors[name])
-    (waveform,) = computed(
-        render, tensors["features"], tensors["style"], arrays=context.vocoder.arrays
-    )
+    inputs = [tensors[name] for name in VOCODER_INPUTS]
+    for name, value in zip(VOCODER_INPUTS, inputs, strict=True):
+        require_finite(name, value)
+    (waveform,) = computed(render, *inputs, arrays=context.vocoder.arrays)
     require_sound(waveform)
     require_shape("waveform", waveform, (FRAME_SAMPLES * frames,), f"{frames} frames")
     return {"waveform": waveform}
@@ -145,15 +168,15 @@ STEPS = (
         "pack",
         VOCODER,
         "rows of the one flexible input, as the package's manifest describes them",
-        ("asr", "f0_hz", "energy", "style_decoder", "spectrum"),
-        {"features": EQUAL, "style": EQUAL},
+        ("asr", "f0_hz", "energy", "style_decoder", "spectrum", "durations"),
+        {"features": EQUAL, "style": EQUAL, "statistics": EQUAL},
         _pack,
     ),
     Step(
         "vocoder",
         VOCODER,
         "package KokoroVocoder; cut to 600F",
-        ("features", "style", "asr"),
+        (*VOCODER_INPUTS, "asr"),
         {"waveform": 40.0},
         _vocoder,
     ),

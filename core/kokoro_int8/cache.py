@@ -12,6 +12,8 @@ import contextlib
 import lzma
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tarfile
 import zlib
@@ -20,6 +22,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
@@ -52,6 +55,13 @@ def cache_folder() -> Path:
     another folder.
     """
     return cache_root() / f"kokoro-int8-{WEIGHTS_SHA256[:12]}"
+
+
+def has_kokoros_vocoder(config: KokoroConfig) -> bool:
+    """Whether a checkpoint's vocoder has the shapes of Kokoro-82M's: what is bundled for that one
+    fits it, too.
+    """
+    return config.vocoder_sizes == KokoroConfig.load(DATA / CONFIG).vocoder_sizes
 
 
 def available() -> bool:
@@ -170,6 +180,28 @@ def _decode(target: Path) -> None:
                 f"kokoro-int8 decoded to SHA-256 {digest[:12]}, expected {WEIGHTS_SHA256[:12]}: "
                 "the installed onnx, numpy or safetensors is not one of constraints.txt"
             )
+
+
+NPM_PACKAGE = "kokoro-js@1.2.1"
+
+
+@contextlib.contextmanager
+def npm_voices() -> Iterator[Path]:
+    """The archive of the npm package that holds Kokoro's 54 voices, fetched for the block. Raises
+    InputError where npm is not installed or does not fetch it.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        raise InputError(f"npm is not installed: fetch {NPM_PACKAGE} elsewhere, --voices FILE.tgz")
+    with scratch() as folder:
+        done = subprocess.run(
+            [npm, "pack", "--silent", NPM_PACKAGE], cwd=folder, capture_output=True, text=True
+        )
+        archives = list(folder.glob("*.tgz"))
+        if done.returncode or not archives:
+            reason = (done.stderr.strip().splitlines() or ["no archive"])[-1]
+            raise InputError(f"npm did not fetch {NPM_PACKAGE}: {reason[:160]}")
+        yield archives[0]
 
 
 NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")

@@ -92,9 +92,9 @@ PLAIN_CONVOLUTIONS = ("noise_convs", "F0_proj", "N_proj")  # upstream puts no we
 HIDDEN = 768  # of bert
 
 
-def decode(onnx_bytes: bytes) -> State:
+def decode(onnx_bytes: bytes, shaken: np.random.Generator | None = None) -> State:
     """Return every tensor of upstream's five parts, by sorted key. The bytes must be those of
-    `read_parts`.
+    `read_parts`. With `shaken` each stored integer is moved by up to half a step, drawn from it.
     """
     import onnx
     from onnx import numpy_helper
@@ -102,6 +102,8 @@ def decode(onnx_bytes: bytes) -> State:
     graph = onnx.load_model_from_string(onnx_bytes).graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     state = _named(stored)
+    if shaken is not None:
+        stored = {name: _moved(name, array, shaken) for name, array in stored.items()}
     for node in graph.node:
         if ".stft." not in f".{node.name.replace('/', '.')}.":
             state |= _weights_of(node, stored)
@@ -111,6 +113,15 @@ def decode(onnx_bytes: bytes) -> State:
         "bert.pooler.bias": np.zeros(HIDDEN),
     }
     return {key: np.ascontiguousarray(state[key], dtype=np.float32) for key in sorted(state)}
+
+
+def _moved(name: str, array: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Integers of a weight in float32, each somewhere within the step that rounds to it; another
+    array as it is.
+    """
+    if not name.endswith("_quantized"):
+        return array
+    return array.astype(np.float32) + draw.uniform(-0.5, 0.5, array.shape).astype(np.float32)
 
 
 def _weights_of(node: "NodeProto", stored: State) -> State:

@@ -214,7 +214,7 @@ SOUND = MappingProxyType(
                 "word errors added",
                 "words",
                 whole_clip.word_errors_added,
-                source="pocketsphinx 5, en-us; text by kokoro_ane.g2p.normalize",
+                source="pocketsphinx 5, en-us; text by kokoro_g2p.normalize",
                 needs=TEXT,
             ),
             Metric(

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from scipy.signal import csd, resample_poly, welch
 
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core import SAMPLE_RATE_HZ
 
 MODEL_RATE_HZ = 16_000  # of PESQ, the recognizer and every model that listens
 

@@ -24,8 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import SAMPLE_RATE_HZ, InputError
 from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, WINDOW, at_16_khz, at_least
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ than ALLOWED: a noisier voice does not hide more (eval/metrics/allowance.py).
 
 import numpy as np
 
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core import SAMPLE_RATE_HZ
 from kokoro_ane.eval.metrics.allowance import (
     CLICK_HOP,
     NO_PITCH,

@@ -13,11 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAMES_PER_SECOND
-from kokoro_ane.encoder.encoder_steps import Encoded
-from kokoro_ane.g2p.alphabet import PAUSES
-from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.vocoder.source import VOICED_ABOVE_HZ
+from kokoro_ane.core import FRAMES_PER_SECOND
+from kokoro_ane.encoder import Encoded
+from kokoro_ane.speech import Utterance
+from kokoro_ane.vocoder import VOICED_ABOVE_HZ
+from kokoro_g2p import PAUSES
 
 MS_PER_FRAME = 1000 / FRAMES_PER_SECOND
 # below no voice speaks: the curve passes there on its way to voiceless, which VOICING counts

@@ -18,8 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import FRAME_SAMPLES, InputError
 from kokoro_ane.eval.metrics.allowance import Allowance, Seed, View
 from kokoro_ane.eval.metrics.framing import (
     FRAME_HOP,

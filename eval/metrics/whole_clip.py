@@ -9,9 +9,8 @@ import math
 
 import numpy as np
 
-from kokoro_ane.core import checks
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import SAMPLE_RATE_HZ, InputError
+from kokoro_ane.core import snr_db as signal_to_noise_db
 from kokoro_ane.eval.metrics.allowance import EVERY_CEPSTRUM, STEP_CEPSTRUM
 from kokoro_ane.eval.metrics.framing import (
     GROSS_SHARE,
@@ -24,8 +23,8 @@ from kokoro_ane.eval.metrics.framing import (
     power_spectrum,
 )
 from kokoro_ane.eval.metrics.trial import LONGEST_LAG, TONE_WINDOW, Tone, Trial
-from kokoro_ane.g2p.alphabet import edit_distance
-from kokoro_ane.quantize.corpus import words_of
+from kokoro_ane.speech import words_of
+from kokoro_g2p import edit_distance
 
 MCD_DB = 10 * math.sqrt(2) / math.log(10)  # 6.14185
 LITERATURE_BANDS, TINY_POWER = 80, 1e-10
@@ -258,7 +257,7 @@ def words_changed(trial: Trial) -> float:
 
 def snr_db(trial: Trial) -> float:
     """10 log10(sum r^2 / sum (t - r)^2), at most 200."""
-    return min(checks.snr_db(trial.reference, trial.upright), SNR_CEILING_DB)
+    return min(signal_to_noise_db(trial.reference, trial.upright), SNR_CEILING_DB)
 
 
 def level_db(trial: Trial) -> float:

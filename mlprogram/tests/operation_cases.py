@@ -26,6 +26,7 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from built import IOS17, listed, package_of, rows
+from half_kernels import SAME_EVERYWHERE, HalfKernels
 from mlprogram import Program
 
 FLOATS = {np.dtype(np.float32): types.fp32, np.dtype(np.float16): types.fp16}
@@ -204,10 +205,11 @@ def run_all(calls, folder, target):
     path = package_of(placeholders, build, folder, target=target)
     missing = set(calls) - {o.op_type for o in Program(path).operations}
     assert not missing, f"not in the package: {missing}"
-    declared, exact = (
-        {n: t.numpy() for n, t in Program(path, precision=p)(feeds).items()}
-        for p in ("declared", "exact64")
-    )
+    with HalfKernels() as kernels:
+        declared = {n: t.numpy() for n, t in Program(path)(feeds).items()}
+    replaceable = kernels.names - SAME_EVERYWHERE
+    assert not replaceable, f"fp16 tensors in kernels that may be replaced: {replaceable}"
+    exact = {n: t.numpy() for n, t in Program(path, precision="exact64")(feeds).items()}
 
     def check(op):
         for branch in (branch for branch in branches if branch.op == op):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from mlprogram.benches import coremltools_suite, executor
-from mlprogram.benches.coremltools_suite import HALF, RULES, explanation, kind_of, main
+from mlprogram_benches import coremltools_suite, executor
+from mlprogram_benches.coremltools_suite import HALF, RULES, explanation, kind_of, main
 
 GOOD = {
     "case": "f.py::T::t[precision='fp32']",
@@ -68,7 +68,7 @@ class TestSuite:
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["unexplained"] == red
 
     def test_a_case_that_takes_its_process_down_is_red_and_the_others_still_run(self, monkeypatch):
-        from mlprogram.benches.coremltools_suite import run_pytest, told
+        from mlprogram_benches.coremltools_suite import run_pytest, told
 
         head, first, fatal, last = (
             {"collected": 3, "chosen": 3},

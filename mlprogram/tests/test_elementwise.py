@@ -316,28 +316,11 @@ CASES |= {
 test_operation = test_of(CASES)
 
 
-@pytest.mark.parametrize("name", ["gelu", "sigmoid", "silu", "tanh"])
-def test_fp16_kernel_rounds_once(name):
-    """PyTorch's fp16 kernels that are used as they are: of every fp16 value what its fp32 kernel
-    gives, rounded.
-
-    Its own kernel: on some processors (AMD with AVX-512) fp32 goes to oneDNN instead, whose gelu
-    differs in 403 values, NaN at infinity.
-    """
-    values = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(torch.float16)
-    assert KERNELS[name].half
-    with torch.backends.mkldnn.flags(enabled=False):
-        wide = KERNELS[name].run(values.float())
-    torch.testing.assert_close(
-        KERNELS[name].run(values), wide.half(), rtol=0, atol=0, equal_nan=True
-    )
-
-
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_softmax_of_fp16_is_the_nearest_value(axis):
     x = (torch.randn(40, 50, 60, generator=torch.Generator().manual_seed(axis)) * 3).half()
     exact = torch.softmax(x.double(), axis)
-    computed = KERNELS["softmax"].run(x, axis=axis).half().double()
+    computed = KERNELS["softmax"].run(x.float(), axis=axis).half().double()
     step = 2.0 ** (torch.floor(torch.log2(exact)).clamp(min=-14) - 10)
     # half a step and the error of fp32
     assert float(((computed - exact).abs() / step).max()) <= 0.502

@@ -29,8 +29,8 @@ from built import (
     sparse,
 )
 from mlprogram import Program
-from mlprogram.benches.shared import snr_db
 from mlprogram.examine.profile import open_program
+from mlprogram_benches.shared import snr_db
 
 LIMIT_DB = 100.0
 

@@ -21,9 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.contract import MAIN
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core import MAIN, InputError, Manifest
 from mlprogram import Program
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
-from kokoro_ane.encoder.albert import Layer
-from kokoro_ane.encoder.lstm import without_lstm
+from kokoro_ane.core import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
+from kokoro_ane.encoder import Layer, without_lstm
 
 GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 # products of one convolution that are added one after another

@@ -14,11 +14,11 @@ utterance: planned by the example, a longer one is refused.
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import InputError
 from kokoro_ane.runtimes.portable import (
     ARGUMENT,
     SHORTEST,
@@ -26,6 +26,11 @@ from kokoro_ane.runtimes.portable import (
     by_name,
     exported_program,
 )
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from kokoro_ane.vocoder import Vocoder
 
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
@@ -127,3 +132,18 @@ open_file = PteProgram
 def counts_of(program: PteProgram) -> dict[str, int]:
     """The methods of the file: what XNNPACK computes is stored as its own bytes."""
     return dict.fromkeys(sorted(program.program.method_names), 1)
+
+
+def encoder_graph(function: "nn.Module") -> "nn.Module":
+    """The function with LSTMs as loops and GELU written out."""
+    from kokoro_ane.runtimes.executorch.plain_graph import plain
+
+    return plain(function)
+
+
+def vocoder_network(vocoder: "Vocoder") -> "nn.Module":
+    """The vocoder with norms and long sums written out."""
+    from kokoro_ane.runtimes.executorch.plain_graph import plain_vocoder
+    from kokoro_ane.runtimes.exported import baked
+
+    return plain_vocoder(baked(vocoder))

@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import Conv
-from kokoro_ane.quantize.stored_forms import Integers
-from kokoro_ane.vocoder.eager import Place
-from kokoro_ane.vocoder.scaled_conv import ColumnScale, ScaledConv, TimeVaryingScale
+from kokoro_ane.core import Conv
+from kokoro_ane.quantize import Integers
+from kokoro_ane.vocoder import ColumnScale, Place, ScaledConv, TimeVaryingScale
 
 # the largest int8; the middle of uint8, which stands for zero
 INT8, HALF = 127.0, 128

@@ -22,11 +22,17 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import InputError
 from kokoro_ane.runtimes.portable import PortableFunction
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from kokoro_ane.vocoder import Vocoder
 
 PROBE = "data/integer_probe.onnx"
 CHANNELS = 64
@@ -69,7 +75,7 @@ def write(function: PortableFunction, path: Path) -> None:
     import onnx
     import torch
 
-    from kokoro_ane.quantize.stored_forms import register_with_onnx
+    from kokoro_ane.quantize import register_with_onnx
 
     register_with_onnx(OPSET)
     with warnings.catch_warnings(), torch.no_grad():
@@ -187,6 +193,23 @@ class OnnxProgram:
 def open_file(path: Path, inputs: Iterable[str], outputs: Iterable[str]) -> OnnxProgram:
     """Open a file. A graph knows its inputs by name."""
     return OnnxProgram(path, outputs)
+
+
+def open_function(folder: Path, name: str, outputs: Iterable[str]) -> OnnxProgram:
+    """Open a function of a folder."""
+    return OnnxProgram(function_file(folder, name), outputs)
+
+
+def encoder_graph(function: "nn.Module") -> "nn.Module":
+    """The function itself: the exporter has every operation of it."""
+    return function
+
+
+def vocoder_network(vocoder: "Vocoder") -> "nn.Module":
+    """The eager vocoder with norms that the exporter has."""
+    from kokoro_ane.runtimes.exported import styled
+
+    return styled(vocoder)
 
 
 def counted(path: Path) -> dict[str, int]:

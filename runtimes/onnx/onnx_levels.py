@@ -16,29 +16,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.core.builder import all_held
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import STREAMED, WAVEFORM
-from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.layers import Conv, replace_module
-from kokoro_ane.core.manifest import (
+from kokoro_ane.core import (
+    DECODER,
     MANIFEST_FILE,
     PACKAGE_FILE,
+    STATISTICS,
+    STREAMED,
+    WAVEFORM,
+    Check,
+    CheckFailed,
+    Checkpoint,
+    Conv,
+    InputError,
     Manifest,
+    all_held,
     describe_package,
     package_of_ours,
+    replace_module,
+    snr_db,
+    staged_together,
     tool_versions,
 )
-from kokoro_ane.core.staging import staged_together
-from kokoro_ane.quantize.compress import level_for
-from kokoro_ane.quantize.fits import rows_of
-from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.methods import IntegerWeights, Method
-from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, store
-from kokoro_ane.quantize.streaming_level import attach_level
+from kokoro_ane.quantize import (
+    Integers,
+    IntegerWeights,
+    Level,
+    Method,
+    Request,
+    StoredWeight,
+    attach_level,
+    level_for,
+    rows_of,
+    store,
+)
 from kokoro_ane.runtimes.exported import exported, styled
 from kokoro_ane.runtimes.files import render
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv
@@ -55,13 +65,19 @@ from kokoro_ane.runtimes.onnx.onnx_file import (
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage, any_length
 from kokoro_ane.runtimes.portable import PRECISION
 from kokoro_ane.runtimes.registry import check_names
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder, Norm, Place, places
-from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv
-from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
-from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
-from kokoro_ane.vocoder.streaming.streaming_stage import SIGNATURES
+from kokoro_ane.speech import check_speech
+from kokoro_ane.vocoder import CHECK_FRAMES as LONG_FRAMES
+from kokoro_ane.vocoder import (
+    SIGNATURES,
+    EagerVocoder,
+    Norm,
+    PhaseConv,
+    Place,
+    StreamingChain,
+    Vocoder,
+    VocoderInputs,
+    places,
+)
 
 
 def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingStage:
@@ -204,9 +220,9 @@ def build_file(
 
 def write_level(level: Level, checkpoint: Checkpoint, layout: str, path: Path) -> None:
     """Export the level's file; in the streaming layout a folder of functions."""
-    prepared = level.prepared(Vocoder.of(checkpoint))
+    prepared = level.prepared(Vocoder.from_checkpoint(checkpoint))
     if layout in STREAMED:
-        stage = integer_functions(OnnxStreamingStage.of(checkpoint, prepared), level)
+        stage = integer_functions(OnnxStreamingStage.from_checkpoint(checkpoint, prepared), level)
         write_together({name: stage.function(name) for name in SIGNATURES}, path)
     else:
         write(exported(with_integers(prepared, level), checkpoint.config), path)
@@ -219,7 +235,8 @@ def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarr
             name: OnnxProgram(function_file(path, name), manifest.outputs[name])
             for name in manifest.functions
         }
-        return StreamingChain(programs, any_length().in_windows()).render(speech)
+        rows = manifest.inputs[DECODER][STATISTICS]["shape"][1]
+        return StreamingChain(programs, any_length().in_windows(), rows).render(speech)
     return render(OnnxProgram(path, (WAVEFORM,)), speech)
 
 

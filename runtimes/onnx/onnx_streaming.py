@@ -1,7 +1,7 @@
 """The streaming layout's three functions as .onnx files in a folder: float32, at any length, under
 no mask, checked against PyTorch.
 
-    (manifest,) = build(OnnxStreamingStage.of(checkpoint), Path("build"), FOLDER)
+    (manifest,) = build(OnnxStreamingStage.from_checkpoint(checkpoint), Path("build"), FOLDER)
     # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder
 
 The modules are those of the package (vocoder/streaming), but their statistics are of all columns of
@@ -18,25 +18,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.builder import Kind, Part
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     DECODER,
     DEFAULT_BUCKETS,
     ENTERING,
     FEATURES,
+    LIMIT_SNR_DB,
+    NORM_EPSILON,
     STREAMING,
     UTTERANCE,
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
+    Check,
+    Checkpoint,
+    Kind,
+    Mask,
+    Part,
+    package_of_ours,
+    snr_db,
 )
-from kokoro_ane.core.layers import NORM_EPSILON, Mask
-from kokoro_ane.core.manifest import package_of_ours
-from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, LIMIT_SNR_DB, PortableStage, baked
-from kokoro_ane.runtimes.files import ONNX
+from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, PortableStage, baked
+from kokoro_ane.runtimes.files import FileRuntime
+from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.onnx.onnx_file import (
     SUFFIX,
     TOOLS,
@@ -45,23 +49,25 @@ from kokoro_ane.runtimes.onnx.onnx_file import (
     write_together,
 )
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import excerpt
-from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
-from kokoro_ane.vocoder.streaming.streaming_functions import (
-    DecoderFunction,
-    UtteranceFunction,
-    unpack_window,
-    window_rows,
-)
-from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, GivenNorms
-from kokoro_ane.vocoder.streaming.streaming_package import MEASURED, SIZES, Lengths, StreamingChain
-from kokoro_ane.vocoder.streaming.streaming_stage import (
+from kokoro_ane.speech import check_speech
+from kokoro_ane.vocoder import (
     CHECK_FRAMES,
+    MEASURED,
     SHORT_FRAMES,
     SIGNATURES,
+    SIZES,
+    AffineConv,
+    DecoderFunction,
+    GivenNorms,
+    Lengths,
     StreamingStage,
+    UtteranceFunction,
+    Vocoder,
+    exact_reference,
+    excerpt,
+    predictor_of,
+    unpack_window,
+    window_rows,
 )
 
 
@@ -130,7 +136,9 @@ class OnnxStreamingStage(PortableStage):
     twin: StreamingStage
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, balanced: Vocoder | None = None) -> "OnnxStreamingStage":
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, balanced: Vocoder | None = None
+    ) -> "OnnxStreamingStage":
         """Checked with 4.5 s of a calibration sentence. `balanced`: prepared for integers.
         InputError where no statistics are fitted.
         """
@@ -143,7 +151,7 @@ class OnnxStreamingStage(PortableStage):
             balanced=balanced,
             apart=balanced is not None,
         )
-        return cls(checkpoint, ONNX, twin)
+        return cls(checkpoint, FileRuntime(onnx_file), twin)
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
@@ -163,8 +171,11 @@ class OnnxStreamingStage(PortableStage):
     def function(self, name: str) -> PortableFunction:
         """A function to export."""
         inputs, outputs = SIGNATURES[name]
-        rows, column = self.twin.channels_of(name)
-        example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, column, 1, 1)
+        rows, *columns = self.twin.channels_of(name)
+        example = (
+            torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1),
+            *(torch.zeros(1, size, 1, 1) for size in columns),
+        )
         grows = {ENTERING: {3: "steps"}} if name == DECODER else {WAVEFORM: {3: "samples"}}
         return PortableFunction(
             self.modules[name],
@@ -177,13 +188,13 @@ class OnnxStreamingStage(PortableStage):
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """The SNR of a short utterance against the vocoder, and of a long one in two cuts against
-        the windows in PyTorch. The references are in float64, 98 dB from PyTorch's own float32.
+        the windows in PyTorch. The references are in float64.
         """
         speech = self.twin.speech
         short = excerpt(speech, 0, SHORT_FRAMES)
-        chain = StreamingChain(programs, any_length())
-        windows = StreamingChain(programs, any_length().in_windows())
-        exact = render_reference(Vocoder.of(self.checkpoint).double(), short, torch.float64)
+        chain = self.twin.chain(programs, any_length())
+        windows = self.twin.chain(programs, any_length().in_windows())
+        exact = exact_reference(Vocoder.from_checkpoint(self.checkpoint), short)
         reference = self.twin.in_torch(torch.float64).render(speech)
         figures = {
             f"{SHORT_FRAMES} frames, its float64": snr_db(exact, chain.render(short)),
@@ -193,7 +204,7 @@ class OnnxStreamingStage(PortableStage):
             ),
         }
         return [
-            Check(f"SNR against PyTorch, {name}", value, LIMIT_SNR_DB, at_least=True)
+            Check(f"SNR against PyTorch, {name}", value, LIMIT_SNR_DB[PRECISION], at_least=True)
             for name, value in figures.items()
         ]
 

@@ -14,12 +14,17 @@ import platform
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core import InputError
 from kokoro_ane.runtimes.portable import PortableFunction
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from kokoro_ane.vocoder import Vocoder
 
 NAME, SUFFIX = "tvm", ".so"
 TOOLS: tuple[str, ...] = ("torch", "apache-tvm", "numpy")
@@ -114,3 +119,17 @@ open_file = TvmProgram
 def counts_of(_: TvmProgram) -> dict[str, int]:
     """Its entries: compiled code has no operations that could be counted."""
     return {MAIN: 1}
+
+
+def encoder_graph(function: "nn.Module") -> "nn.Module":
+    """The function with each LSTM's loop as one operator, which has a kernel here."""
+    from kokoro_ane.encoder import with_operators
+
+    return with_operators(function)
+
+
+def vocoder_network(vocoder: "Vocoder") -> "nn.Module":
+    """The eager vocoder with norms that have a kernel here."""
+    from kokoro_ane.runtimes.exported import styled
+
+    return styled(vocoder)

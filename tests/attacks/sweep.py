@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from kokoro_ane.cli import COMMANDS, OWN_VERB
-from mlprogram.errors import LONGEST_LINE
+from kokoro_ane.cli import COMMANDS
+from kokoro_ane.core.errors import LONGEST_LINE
 from tests.attacks.spoil import KINDS
 from tests.attacks.world import CK, HANG, USERS, WORK, words
 
@@ -44,18 +44,15 @@ CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     bundle CK BUILD --out {user}/new-tiny
     bundle --verify {user}/build/bundle-tiny-padded-fp16
     sensitivity CK BUILD --size 0.5 --recipe {user}/new.json
-    controls CK --clips 2 --renders {user}/new
     variation CK
+    voices CK
+    settle CK slt
     doctor BUILD
     device-report VOCODER-fp16.mlpackage --out {user}/new.json
     device-report --read {user}/words.json BUILD
     g2p 'Hello there, it cost $5.'
     g2p --file {user}/text.txt --explain
     g2p ane --lexicon {user}/lexicon.tsv --dialect gb
-    describe VOCODER-w8.mlpackage --top 3
-    describe {user}/build/KokoroEncoder-tiny-fp16.mlpackage --function duration
-    ane VOCODER-fp16.mlpackage --chip m1 --json {user}/new.json --no-device
-    ane {user}/build/G2P.mlpackage --chip a14 --at-least 1 --rules {user}/ane_rules.json
     rules --check {user}/page.md
 """.splitlines() if line.strip()]  # fmt: skip
 OUTPUTS = "-o --out --json --plot --save-dir --recipe --renders --timestamps --build".split()
@@ -133,7 +130,7 @@ def actions_of(verb):
     module = COMMANDS[verb][0] if verb in COMMANDS else "mlprogram.__main__"
     patched = mock.patch.object(argparse.ArgumentParser, "parse_args", caught)
     with patched, contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-        importlib.import_module(module).main([verb] * (verb in OWN_VERB))
+        importlib.import_module(module).main([])
     actions = [action for parser in parsers[:1] for action in parser._actions]
     for sub in [a for a in actions if isinstance(a, argparse._SubParsersAction)]:
         actions += [action for parser in sub.choices.values() for action in parser._actions]

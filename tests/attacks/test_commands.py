@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from kokoro_ane.cli import main as kokoro_ane
+from kokoro_ane.core.errors import LONGEST_LINE
 from kokoro_ane.core.staging import recover
 from mlprogram.__main__ import main as mlprogram
-from mlprogram.errors import LONGEST_LINE
 from tests.commands import ROOT, everything, heeds_ctrl_c, ran
 from tests.demo_voice import DEMO_VOICE
 
@@ -97,7 +97,7 @@ def call(command, capsys):
 # What is typed => words of the one line. {home} is the user's folder; P stands for `--phonemes
 # --runtime torch`, --checkpoint {home}/ck is added.
 REFUSALS = (Path(__file__).parent / "refusals.txt").read_text(encoding="utf-8").splitlines()
-WITHOUT_CHECKPOINT = ("g2p", "describe", "ane", "device-report", "doctor", "rules", "build g2p")
+WITHOUT_CHECKPOINT = ("g2p", "device-report", "doctor", "rules", "build g2p")
 WITHOUT_CHECKPOINT += ("bundle --verify",)
 ODD = {"long": "a" * 300, "nul": "\0", "digits": "9" * 30, "lone": "\udcff", "pair": "\ud800\udc00"}
 ODD |= {"lines": "m1\n" + "x" * 100_000}
@@ -176,7 +176,9 @@ def test_a_checkpoint_of_odd_files(kind, place, tiny, tmp_path, capsys):
 
 def test_a_terminal_that_knows_only_ascii():
     ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
-    done = ran(sys.executable, *"-m g2p hello".split(), text=False, env=os.environ | ascii_only)
+    done = ran(
+        sys.executable, *"-m kokoro_g2p hello".split(), text=False, env=os.environ | ascii_only
+    )
     assert done.returncode == 0
     assert b"Traceback" not in done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["words"] == 1

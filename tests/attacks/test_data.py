@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kokoro_ane.core import voices
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
@@ -23,14 +24,14 @@ from kokoro_ane.core.data_files import check_inside, check_name, parse_json, rea
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, package_name
 from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack
-from kokoro_ane.g2p.__main__ import main as g2p
-from kokoro_ane.g2p.neural import WEIGHTS as BUNDLED
-from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.pipeline.assembly import read_assembly
 from kokoro_ane.pipeline.decision_file import decision_for, model_card
 from kokoro_ane.pipeline.vector_files import load_index
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.recipe import load_recipe
+from kokoro_g2p.__main__ import main as g2p
+from kokoro_g2p.neural import WEIGHTS as BUNDLED
+from kokoro_g2p.neural import load_arrays
 from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
 from test_compiled import OLD
@@ -191,6 +192,27 @@ def test_voice(kind, tmp_path):
     content, message = VOICES[kind]
     torch.save(content, tmp_path / "v.pt")
     refused(message, read_pack, tmp_path / "v.pt")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_a_voice_is_the_same_without_pytorch(dtype, tmp_path, monkeypatch):
+    torch.save(torch.randn(1, 510, 256, dtype=dtype).transpose(0, 1), tmp_path / "v.pt")
+    expected = read_pack(tmp_path / "v.pt")
+    monkeypatch.setattr(voices, "find_spec", lambda _: None)
+    assert np.array_equal(read_pack(tmp_path / "v.pt"), expected)
+
+
+@pytest.mark.parametrize("kind", ["NaN", "complex", "sparse", "meta", "zeros", *VOICES, "code"])
+def test_no_other_pt_file_is_a_voice_without_pytorch(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(voices, "find_spec", lambda _: None)
+    content = Runs(tmp_path / "ran")
+    if kind in TENSORS:
+        content = TENSORS[kind][0](GOOD)
+    elif kind in VOICES:
+        content = VOICES[kind][0]
+    torch.save(content, tmp_path / "v.pt")
+    refused("v.pt", read_pack, tmp_path / "v.pt")
+    assert not (tmp_path / "ran").exists()
 
 
 def npy(shape):

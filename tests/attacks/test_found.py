@@ -13,12 +13,11 @@ import pytest
 import torch
 
 from bench import chain_speed
-from kokoro_ane.core.errors import InputError, run_cli
+from kokoro_ane.core.errors import LONGEST_LINE, InputError, one_line, run_cli
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
-from kokoro_ane.g2p.__main__ import main as g2p
 from kokoro_ane.vocoder.render import VocoderPackage
-from kokoro_ane.vocoder.vocoder_steps import STEPS
-from mlprogram.errors import LONGEST_LINE, one_line
+from kokoro_ane.vocoder.vocoder_steps import STEPS, VOCODER_INPUTS
+from kokoro_g2p.__main__ import main as g2p
 from tests.builds import left_behind
 from tests.commands import ran, refused
 
@@ -73,6 +72,7 @@ class TestNothingThatIsNoNumber:
         spec = package.program.inputs
         inputs = [torch.zeros(spec["features"].shapes[0]), torch.zeros(spec["style"].shape)]
         inputs[which].view(-1)[3] = value
+        inputs.append(torch.zeros(1, 0, 1, 1))  # this layout measures its statistics
         refused("holds 1 NaN or infinite values", package.run, *inputs, frames=40)
 
 
@@ -93,7 +93,7 @@ class TestNoVoice:
         vocoder = SimpleNamespace(arrays=True, run=lambda *_: waveform)
         step = next(step for step in STEPS if step.name == "vocoder")
         ones = np.ones((1, 2, 1, 2), np.float32)
-        tensors = {"features": ones, "style": ones, "asr": np.ones((1, 4, 6))}
+        tensors = dict.fromkeys(VOCODER_INPUTS, ones) | {"asr": np.ones((1, 4, 6))}
         return step.run(SimpleNamespace(vocoder=vocoder), tensors)["waveform"]
 
     @pytest.mark.parametrize(
@@ -140,7 +140,8 @@ from kokoro_ane.core.errors import run_cli
 from kokoro_ane.core.staging import staged
 def send(name): os.kill(os.getpid(), getattr(signal, name))
 """
-TAIL = "raise SystemExit(run_cli(main, sys.argv[1:]))"
+# as a process's own command
+TAIL = "raise SystemExit(run_cli(lambda _: main(sys.argv[1:]), None))"
 
 
 def interrupted(place, body, *argv):
@@ -222,20 +223,37 @@ def main(argv):
 """
 
 
-AT_THE_END = """
-def last():   # while Python ends, which takes half a second with torch, or as long as some thread
-    send(sys.argv[1])
-    time.sleep(20)
-    print("still here", flush=True)
-atexit.register(last)
+THREADS = """
+from kokoro_ane.quantize.statistics import on_threads
+def work(number):   # calibration: minutes for each half of the sentences
+    number or send(sys.argv[1])
+    time.sleep(60)
 def main(argv):
-    send("SIGINT")
-raise SystemExit(run_cli(main, None))   # as a process's own command
+    on_threads(work, range(3))
+    print("it went on")
+"""
+SWALLOWED_LONG_BEFORE = """
+def main(argv):
+    with staged(Path(os.environ["TMPDIR"]) / "x.json") as aside:
+        aside.write_text("half")
+        try:
+            send(argv[0])
+        except: pass   # bare, as those of coremltools' conversion
+        sys.stderr = open(os.devnull, "w")   # as while coremltools is kept quiet
+        time.sleep(60)
+        print("it went on")
+"""
+NATIVE = """
+import hashlib, threading
+def main(argv):
+    threading.Timer(0.2, send, argv).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 400_000_000)   # minutes in C
+    print("it went on")
 """
 
 
 IMPORTING = """
-importlib.import_module = lambda _: send(sys.argv[1])
+cli.importlib = type("late", (), {"import_module": lambda _: send(sys.argv[1])})
 raise SystemExit(cli.main(["speak", "hello"]))
 """
 
@@ -244,7 +262,10 @@ PLACES = {
     # Ctrl-C in `speak` came in soundfile's destructor: a traceback, and it would have spoken on
     "in a destructor": DESTRUCTOR + TAIL,
     "in a callback": CALLBACK + TAIL,
-    "a second one while Python ends": AT_THE_END,
+    # `quantize` waited for the threads of its calibration
+    "while threads work": THREADS + TAIL,
+    "in a bare except": SWALLOWED_LONG_BEFORE + TAIL,
+    "in C code": NATIVE + TAIL,
     # SIGTERM had Python's own end until the verb's modules were there
     "while modules are imported": IMPORTING,
 }
@@ -254,3 +275,4 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_an_interrupt_anywhere_is_one_line_and_not_forgotten(which, place, tmp_path):
     assert interrupted(tmp_path, PLACES[place], which) == ""
+    assert not left_behind(tmp_path)

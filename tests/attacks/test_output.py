@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kokoro_ane.cli import COMMANDS, OWN_VERB
+from kokoro_ane.cli import COMMANDS
 from kokoro_ane.core import staging
 from kokoro_ane.core.errors import InputError, run_cli
 from kokoro_ane.core.staging import (
@@ -26,7 +26,6 @@ from kokoro_ane.core.staging import (
     write_json,
 )
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.examine import main as examine
 from kokoro_ane.pipeline.speak import SpeakOptions
 from tests.builds import left_behind
 from tests.commands import everything, parsed, ran, refused
@@ -233,8 +232,6 @@ WRITERS = (
     "bundle --build {build} --out {disk}/bundle-tiny",
     "speak Hello. -o {disk}/old.wav --runtime torch --voice slt",
     "validate --phonemes hɛlˈO --save-dir {disk}/seams",
-    "ane {build}/KokoroVocoder-tiny-padded-fp16.mlpackage --chip m1 --no-device"
-    " --json {disk}/old.json",
 )
 
 
@@ -278,17 +275,16 @@ def fill(disk, room_bytes):
 def test_a_full_disk(command, room, disk, tiny_build, tiny_checkpoint, g2p_weights, capsys):
     places = {"disk": disk, "build": tiny_build, "weights": g2p_weights}
     verb, *arguments = command.format(**places).split()
-    own_verb = verb in OWN_VERB
-    if not own_verb and verb != "build":
+    if verb != "build":
         arguments += ["--checkpoint", str(tiny_checkpoint.folder)]
     before = filled(disk, tiny_build, ROOM_BYTES[room])
     capsys.readouterr()
-    code = importlib.import_module(COMMANDS[verb][0]).main([verb] * own_verb + arguments)
+    code = importlib.import_module(COMMANDS[verb][0]).main(arguments)
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     after = everything(disk)
     if code == 0:  # what it writes has room
         assert room == "nearly full"
-        assert verb in ("speak", "validate", "ane")
+        assert verb in ("speak", "validate")
         return
     assert code == 2, errors
     assert len(errors) == 1, errors
@@ -313,16 +309,8 @@ def test_two_names_of_one_file_are_one(tmp_path):
     lexicon.write_text("{}")
     (tmp_path / "times.json").hardlink_to(lexicon)
     options = SpeakOptions(lexicon=lexicon, timestamps=tmp_path / "times.json")
-    with refused("lexicon and timestamps are the same file"):
+    with refused("timestamps and lexicon are the same file"):
         check_output(tmp_path / "times.json", arguments=options)
-
-
-def test_json_without_a_file_is_written_to_stdout(tiny_build, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    package = tiny_build / "KokoroVocoder-tiny-padded-fp16.mlpackage"
-    assert examine(["ane", str(package), *"--chip m1 --no-device --json".split()]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["function"] == "main"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_read_is_not_called_unwritable(tmp_path, capsys):

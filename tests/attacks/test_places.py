@@ -50,20 +50,24 @@ ROWS = """
     core/manifest.py | writing | into the path aside that its builder gives
     core/tensor_files.py | tensors | the place for tensors
     core/export.py | json writing | normalizes a package that is still aside
-    training/loop.py | tensors | the state of one's own training, no pickled code
+    g2p/src/kokoro_g2p/training/loop.py | tensors | the state of one's own training, no pickled code
     runtimes/executorch/pte_file.py | writing | into the path aside that its builder gives
     runtimes/onnx/onnx_file.py | writing | into the folder aside that its builder gives
     runtimes/executorch/delegate_file.py | json writing | reads back the file that it wrote aside
     core/kokoro_int8/cache.py | writing | members of an archive into its scratch folder
-    g2p/bundled.py | json | bundled, by hash
+    core/data_files.py | json | the place for JSON
+    core/package_notes.py | writing | into the package aside that its builder gives
+    g2p/src/kokoro_g2p/files.py | json tensors | the reader's place for JSON and arrays
+    g2p/src/kokoro_g2p/bundled.py | json | bundled, by hash
     eval/natural.py | json | bundled, by hash, or the user's cache
-    g2p/word_lists.py | json | an installed package's, by hash
+    g2p/src/kokoro_g2p/word_lists.py | json | bundled, by hash
+    g2p/src/kokoro_g2p/training/misaki_lists.py | json | an installed package's, by hash
+    g2p/src/kokoro_g2p/training/mandarin_words.py | json | an installed package's
     eval/metrics/listeners.py | tensors | an installed package's, no pickled code
     pipeline/vector_files.py | writing | into the folder aside
     pipeline/bundle_files.py | writing | into the folder aside
-    pipeline/text_tables.py | tensors writing | bundled weights; into the bundle's folder aside
-    pipeline/rule_program.py | writing | into the bundle's folder aside
-    pipeline/lexicon_file.py | writing | into the bundle's folder aside
+    g2p/src/kokoro_g2p/port/text_tables.py | tensors writing | into the bundle's folder aside
+    g2p/src/kokoro_g2p/port/rule_program.py | writing | into the bundle's folder aside
     pipeline/validate.py | writing | into the path aside
     quantize/level.py | json tensors | a level's file: safetensors and its head, by hash
     quantize/measure.py | writing | its settings; a log that outlives a killed run on purpose
@@ -75,7 +79,7 @@ OWN = {
     for name, kinds, _ in (line.strip().split(" | ") for line in ROWS.strip().splitlines())
 }
 # they measure in temporary folders of their own
-SOURCES = [path for path in ALL if "benches" not in path.parts]
+SOURCES = [path for path in ALL if "mlprogram_benches" not in path.parts]
 # of the repository's own data, and answers of processes that they start themselves: JSON and arrays
 # only
 BENCH = ("bench", "training")
@@ -151,7 +155,7 @@ def test_the_walk_sees_each(text, kind):
 OWN_GATE = {  # a main() that is called through another's gate
     "core/errors.py": "the gate itself",
     "kokoro_ane/cli.py": "hands on to the others",
-    "mlprogram/src/mlprogram/__main__.py": "its own; ours goes through pipeline/examine.py",
+    "mlprogram/src/mlprogram/__main__.py": "its own",
     "mlprogram/src/mlprogram/ops_doc.py": "writes one page",
 }
 

@@ -120,14 +120,14 @@ class TestStaging:
         assert done.returncode == -signal.SIGKILL
         assert parts.is_dir()
         assert not (parts / "settings.json").exists()
-        with resume_state(parts, {"text": "y"}, resume=True):
+        with resume_state(parts, {"text": "y"}):
             assert parsed(parts / "settings.json") == {"text": "y"}
         assert not left_behind(tmp_path)
 
     def test_control_a_users_folder_is_refused(self, tmp_path):
         (tmp_path / "thesis.tex").write_text("mine")
         assert "holds thesis.tex" in not_a_resume_state(tmp_path)
-        with refused("holds thesis.tex"), resume_state(tmp_path, {"text": "y"}, resume=False):
+        with refused("holds thesis.tex"), resume_state(tmp_path, {"text": "y"}):
             pass
         assert left_behind(tmp_path) == ["thesis.tex"]
 
@@ -136,7 +136,7 @@ class TestStaging:
         use a.wav.parts", exit 2.
         """
         parts = tmp_path / "a.wav.parts"
-        with resume_state(parts, {"text": "x"}, resume=False):
+        with resume_state(parts, {"text": "x"}):
             second = subprocess.Popen(
                 [sys.executable, "-c", SECOND, str(parts)],
                 cwd=ROOT,
@@ -162,7 +162,7 @@ class TestStaging:
         done = ran(sys.executable, "-c", killed, str(parts))
         assert done.returncode == -signal.SIGKILL
         assert left_behind(parts) == "owner.lock settings.json".split()
-        with resume_state(parts, {"text": "y"}, resume=False):
+        with resume_state(parts, {"text": "y"}):
             assert parsed(parts / "settings.json") == {"text": "y"}
 
     @pytest.mark.parametrize("name", ["owner.lock", "000000.npz"])
@@ -230,7 +230,7 @@ SECOND = """
 import os, sys
 from pathlib import Path
 from kokoro_ane.pipeline.resume import resume_state
-with resume_state(Path(sys.argv[1]), {"text": "second"}, resume=False):
+with resume_state(Path(sys.argv[1]), {"text": "second"}):
     pass
 print("spoke", file=sys.stderr)
 """
@@ -253,7 +253,7 @@ elif sys.argv[2] == "locked":
     resume.try_lock = lambda *how: real(*how) and killed()
 else:
     Path.write_text = killed
-with resume.resume_state(Path(sys.argv[1]), {"text": "x"}, resume=False):
+with resume.resume_state(Path(sys.argv[1]), {"text": "x"}):
     pass
 """
 
@@ -273,7 +273,7 @@ def _at_once(work, folder, count):
 def _alone(folder, mine):
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for _ in range(20):
-        with resume_state(folder / "p", {"text": mine}, resume=False):
+        with resume_state(folder / "p", {"text": mine}):
             assert parsed(folder / "p" / "settings.json") == {"text": mine}
             assert not (folder / "alone").exists()
             (folder / "alone").touch()

@@ -11,12 +11,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from kokoro_ane.cli import COMMANDS, OWN_VERB
+from kokoro_ane.cli import COMMANDS
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.g2p.part_of_speech import PATH, Tagger
-from kokoro_ane.quantize.corpus import load
+from kokoro_ane.speech.corpus import load
+from kokoro_g2p.part_of_speech import PATH, Tagger
 from tests.commands import ran, refused
 from tests.demo_voice import DEMO_VOICE
 
@@ -35,7 +35,7 @@ def shell(line, before=None, **more):
     return done.returncode, done.stdout, done.stderr.splitlines()
 
 
-@pytest.mark.parametrize("verb", ["--help", "speak --help", "ane --help", "g2p hello"])
+@pytest.mark.parametrize("verb", ["--help", "speak --help", "more", "g2p hello"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_standard_output_that_takes_nothing(verb, unbuffered):
     """Python ends with 1 or 120 and a traceback for some of these, with 0 for others."""
@@ -60,7 +60,7 @@ def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path):
     assert code == 2
     assert "nothing to say" in line
     assert shell("speak 2>&-") == (2, "", [])
-    for line in ("speak --help", "build vocoder --help", "ane --help", "g2p hello"):
+    for line in ("speak --help", "build vocoder --help", "more", "g2p hello"):
         # without docstrings, of which help is made
         assert shell(line, PYTHONOPTIMIZE="2")[0] == 0, line
 
@@ -69,7 +69,7 @@ def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path):
 def test_a_usage_error_is_one_line(verb, capsys):
     for arguments in (["--nope"], ["--checkpoint"], "a b --seed x c".split()):
         with pytest.raises(SystemExit, match="2"):
-            import_module(COMMANDS[verb][0]).main([verb] * (verb in OWN_VERB) + arguments)
+            import_module(COMMANDS[verb][0]).main(arguments)
         output = capsys.readouterr()
         assert not output.out
         assert len(output.err.splitlines()) == 1
@@ -81,7 +81,7 @@ def test_a_usage_error_is_one_line(verb, capsys):
     "verb",
     [
         f"speak hi --checkpoint {DEMO_VOICE} --runtime torch --stream",
-        "describe x",
+        f"quantize --method w8 --checkpoint {DEMO_VOICE}",
         f"bundle --checkpoint {DEMO_VOICE}",
     ],
 )

@@ -20,7 +20,7 @@ import pytest
 
 from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.speech.speech import own_speech
 from mlprogram.__main__ import main as mlprogram
 from tests.commands import ROOT, everything
 from tests.eval.release_build import unmeasured
@@ -50,15 +50,15 @@ MADE = """
 WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of this harness
 # What takes long: the command has gone to work.
 LONG = """
-    core.builder.convert quantize.compress.level_of quantize.measure.LayerTrials.of
+    core.builder.convert quantize.compress.level_of quantize.measure.LayerTrials.from_checkpoint
     runtimes.onnx.onnx_levels.write_level pipeline.intermediates.upstream_run
-    eval.negative_controls.ControlTrials eval.execution.Workers.measure quantize.speech.check_speech
+    eval.execution.Workers.measure speech.speech.check_speech
     pipeline.bundle_files.write_text_tables core.kokoro_int8.cache._decode
     core.kokoro_int8.packages.decode
 """.split()
 IMPORTED = """
     coremltools onnxruntime matplotlib.figure soundfile mlprogram.examine.ane
-    kokoro_ane.g2p.phonemizer kokoro_ane.pipeline.synthesis kokoro_ane.quantize.compress
+    kokoro_g2p.phonemizer kokoro_ane.pipeline.synthesis kokoro_ane.quantize.compress
     kokoro_ane.eval.levels kokoro_ane.eval.report_page kokoro_ane.eval.terminal
     kokoro_ane.eval.reference kokoro_ane.runtimes.torch_runtime kokoro_ane.pipeline.validate
 """.split()

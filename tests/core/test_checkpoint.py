@@ -54,7 +54,7 @@ def test_opens_and_records_its_hash(tiny):
     assert checkpoint.sha256 == sha256_of(tiny / "random.pth")
     assert checkpoint.voices == ("awb", "rms", "slt")
     assert checkpoint.voice("slt").shape == (510, 1, 256)
-    assert not Vocoder.of(checkpoint).training
+    assert not Vocoder.from_checkpoint(checkpoint).training
 
 
 KEY = "module.generator.resblocks.3.convs2.1.weight_v"
@@ -87,7 +87,7 @@ DAMAGES = {
 def test_damaged_tensors_are_named(tiny, tmp_path, damage):
     change, message = DAMAGES[damage]
     with refused(message.replace(".", r"\.")):
-        Vocoder.of(open_checkpoint(str(damaged(tiny, tmp_path, change))))
+        Vocoder.from_checkpoint(open_checkpoint(str(damaged(tiny, tmp_path, change))))
 
 
 def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full, tmp_path):
@@ -111,8 +111,8 @@ def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full, tmp_path
     opened = open_checkpoint(str(folder))
     assert opened.name == "my-finetune"
     assert not opened.releasable
-    assert Encoder.of(opened)
-    assert Vocoder.of(opened)
+    assert Encoder.from_checkpoint(opened)
+    assert Vocoder.from_checkpoint(opened)
     for name, message in (
         ("kokoro-82m", "does not hold the weights of kokoro-82m"),
         ("a b", "and the folder's own is 'a b'"),

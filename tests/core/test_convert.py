@@ -3,6 +3,7 @@ bytes, nothing left after a failure.
 """
 
 import json
+import re
 import resource
 import shutil
 import sys
@@ -13,23 +14,33 @@ import numpy as np
 import pytest
 import torch
 
-from kokoro_ane.core.builder import BUILD_KEY, all_held, build
+from kokoro_ane.core.builder import BUILD_KEY, all_held
+from kokoro_ane.core.builder import build_packages as build
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import FEATURES, STYLE
 from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed
 from kokoro_ane.core.manifest import Manifest, package_sha256
-from kokoro_ane.g2p import g2p_stage
-from kokoro_ane.g2p.alphabet import encode
-from kokoro_ane.g2p.g2p_stage import IDS, SHAPES, G2PStage, check_words, matrix_count, package_run
-from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_weights, torch_run
-from kokoro_ane.g2p.neural import NeuralG2P
+from kokoro_ane.core.package_notes import MEANINGS
+from kokoro_ane.pipeline import g2p_stage
 from kokoro_ane.pipeline.build import main
-from kokoro_ane.quantize.speech import text_encoder, vocoder_inputs
+from kokoro_ane.pipeline.g2p_stage import (
+    IDS,
+    SHAPES,
+    G2PStage,
+    check_words,
+    package_run,
+)
+from kokoro_ane.speech.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
-from mlprogram import Program
+from kokoro_g2p.alphabet import encode
+from kokoro_g2p.network import LetterToSound, quantized, save_weights
+from kokoro_g2p.neural import NeuralG2P
+from mlprogram import MLModel, Program
+from mlprogram.examine.describe import notes
+from mlprogram.package import open_model
 from tests import builds
 from tests.builds import SMALLEST_G2P, left_behind
 from tests.commands import parsed, printed, ran, refused, table
@@ -40,15 +51,17 @@ NAME = "KokoroVocoder-tiny-padded-fp16"
 ALL_CHECKS = """
 import contextlib, sys
 from kokoro_ane import cli
-from kokoro_ane.core import export
+from kokoro_ane.core import export, package_notes
 export.fewer_self_checks = contextlib.nullcontext
-raise SystemExit(cli.main(sys.argv[1:]))
+commit, *arguments = sys.argv[1:]  # an earlier session's package is of an earlier one
+package_notes.commit = lambda: commit
+raise SystemExit(cli.main(arguments))
 """
 
 
 @pytest.fixture(scope="module")
 def speech(tiny_checkpoint):
-    vocoder, text = Vocoder.of(tiny_checkpoint), text_encoder(tiny_checkpoint)
+    vocoder, text = Vocoder.from_checkpoint(tiny_checkpoint), text_encoder(tiny_checkpoint)
     return excerpt(
         vocoder_inputs(tiny_checkpoint, vocoder, text, heldout()[0], seed=0), start=30, frames=26
     )
@@ -63,7 +76,7 @@ class TestVocoder:
         assert not manifest.releasable
         convolutions = [
             module
-            for module in Vocoder.of(tiny_checkpoint).modules()
+            for module in Vocoder.from_checkpoint(tiny_checkpoint).modules()
             if isinstance(module, torch.nn.Conv2d)
         ]
         assert manifest.operations["conv"] == len(convolutions) > 50
@@ -86,6 +99,22 @@ class TestVocoder:
         assert facts.fp32_outside_tail == ()
         assert facts.fp16_inside_tail == ()
         assert {shape[3] for shape in program.inputs[FEATURES].shapes} == {41, 161, 641}
+
+    def test_xcode_is_told_what_it_is_and_what_every_tensor_means(self, tiny_build):
+        for name in (NAME, "KokoroEncoder-tiny-fp16"):
+            manifest = Manifest.load(tiny_build / f"{name}.json")
+            for function in manifest.functions.values():
+                said = notes(open_model(manifest.package_path).spec.description, function)
+                assert said["description"].startswith("Kokoro's ")
+                assert said["license"] == "that of checkpoint tiny"
+                assert said["sample_rate_hz"] == "24000"
+                assert said["level"] == "fp16"
+                assert said["commit"]
+                program = Program(manifest.package_path, function=function)
+                for kind, tensors in (("input", program.inputs), ("output", program.outputs)):
+                    for tensor in tensors:
+                        assert tensor in MEANINGS
+                        assert re.search(r": float(16|32) \[1|int32 \[1", said[f"{kind} {tensor}"])
 
     def test_tail_runs_in_fp32_and_trunk_in_fp16(self, tiny_build, speech):
         """Not what the file declares but what runs: only the tail's values are finer than fp16."""
@@ -112,7 +141,10 @@ class TestVocoder:
             tiny_build / "KokoroVocoder-tiny-padded-fp32.json", precision="exact"
         )
         assert (
-            snr_db(render_reference(Vocoder.of(tiny_checkpoint), speech), package.render(speech))
+            snr_db(
+                render_reference(Vocoder.from_checkpoint(tiny_checkpoint), speech),
+                package.render(speech),
+            )
             >= 100
         )
 
@@ -123,7 +155,8 @@ class TestVocoder:
         nothing.
         """
         flags = f"--checkpoint {tiny_checkpoint.folder} --buckets {BUCKETS} --out {tmp_path}"
-        command = ["-c", ALL_CHECKS, *f"build vocoder {flags}".split()]
+        commit = MLModel(str(tiny_build / f"{NAME}.mlpackage")).user_defined_metadata["commit"]
+        command = ["-c", ALL_CHECKS, commit, *f"build vocoder {flags}".split()]
         done = ran(sys.executable, *command, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"})
         assert done.returncode == 0
         report = json.loads(done.stdout.strip().splitlines()[-1])
@@ -157,9 +190,9 @@ class TestVocoder:
         lengths = "40,160" if change == "other lengths" else BUCKETS
         more = ["--again"] if change == "--again" else []
         if change == "other sources":
-            monkeypatch.setattr("kokoro_ane.quantize.sources.source_sha256", lambda *_: "0" * 64)
+            monkeypatch.setattr("kokoro_ane.core.source_sha256", lambda *_: "0" * 64)
         elif change == "other libraries":
-            monkeypatch.setattr("kokoro_ane.core.manifest.tool_versions", lambda *_: {"torch": "1"})
+            monkeypatch.setattr("kokoro_ane.core.tool_versions", lambda *_: {"torch": "1"})
         elif change == "another package":
             shutil.rmtree(weights)
             shutil.copytree(out / f"{NAME.replace('16', '32')}.mlpackage", weights)
@@ -179,7 +212,7 @@ class TestVocoder:
 
 @pytest.fixture(scope="module")
 def model(g2p_weights):
-    return load_model(g2p_weights)
+    return LetterToSound.load(g2p_weights)
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +224,7 @@ def package(g2p_weights, tmp_path_factory):
 class TestG2P:
     def test_the_8_bit_package_answers_as_pytorch_does(self, package, model):
         words = [word for word in check_words(seed=5) if len(word) < 20]
-        pair = [
-            NeuralG2P(run=run).predict(words) for run in (package_run(package), torch_run(model))
-        ]
+        pair = [NeuralG2P(run=run).predict(words) for run in (package_run(package), model.run)]
         assert [guess.phonemes for guess in pair[0]] == [guess.phonemes for guess in pair[1]]
         assert np.allclose(
             [guess.confidence for guess in pair[0]],
@@ -204,7 +235,7 @@ class TestG2P:
 
     def test_structure(self, package, g2p_weights):
         facts = G2PStage(g2p_weights).facts("main", package)
-        assert facts.int8_weights == matrix_count(SMALLEST_G2P)
+        assert facts.int8_weights == 6 * SMALLEST_G2P.blocks + 2
         assert facts.fp16_operations == 0
         assert "reshape" not in facts.operations
         assert "shape" not in facts.operations
@@ -227,7 +258,7 @@ class TestG2P:
     def test_words_are_padded_to_the_nearest_shape(self, package, model):
         ids = np.array([encode("kokoro"), encode("banana"), encode("tomato")], dtype=np.int32)
         for words in (ids, np.tile(ids, (6, 1))):  # one call, and two
-            assert np.abs(package_run(package)(words) - torch_run(model)(words)).max() < 1e-5
+            assert np.abs(package_run(package)(words) - model.run(words)).max() < 1e-5
         refused("at most 32", package_run(package), np.ones((1, 34), np.int32))
         assert set(map(tuple, package.inputs[IDS].shapes)) == set(SHAPES)
 
@@ -286,9 +317,9 @@ def test_weights_are_reproducible_and_checked(g2p_weights, model, tmp_path):
     save_weights(model, path, {"seed": 1, "steps": 0})
     assert path.read_bytes() == g2p_weights.read_bytes()  # the grid is kept, and so are the bytes
     path.write_bytes(path.read_bytes() + b"x")
-    refused("its manifest says", load_model, path)
+    refused("its manifest says", LetterToSound.load, path)
     path.unlink()
-    refused("does not exist", load_model, path)
+    refused("does not exist", LetterToSound.load, path)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +340,7 @@ def test_a_manifest_of_another_model(change, message, g2p_weights, tmp_path):
     path = _copied(g2p_weights, tmp_path)
     manifest = parsed(path.with_suffix(".json"))
     path.with_suffix(".json").write_text(json.dumps(change(manifest)))  # type: ignore[operator]
-    refused(message, load_model, path)
+    refused(message, LetterToSound.load, path)
 
 
 def test_what_a_session_made_is_taken_by_the_next_until_its_makers_change(tmp_path, monkeypatch):

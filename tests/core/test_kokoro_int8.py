@@ -12,7 +12,12 @@ import torch
 from onnx import TensorProto, helper
 
 from kokoro_ane.core.kokoro_int8 import packages
-from kokoro_ane.core.kokoro_int8.cache import LARGEST_MEMBER_BYTES, WEIGHTS_SHA256, add_voices
+from kokoro_ane.core.kokoro_int8.cache import (
+    LARGEST_MEMBER_BYTES,
+    WEIGHTS_SHA256,
+    add_voices,
+    npm_voices,
+)
 from kokoro_ane.core.kokoro_int8.packages import (
     decode,
     module_of,
@@ -20,6 +25,7 @@ from kokoro_ane.core.kokoro_int8.packages import (
     torch_gates,
     weight_norm,
 )
+from kokoro_ane.core.voices import VoiceLibrary
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.commands import refused
 
@@ -279,7 +285,7 @@ def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere():
     encoder = Encoder(checkpoint.config)
     for name in ENCODER_PARTS:
         checkpoint.load_part(getattr(encoder, name), name)
-    Vocoder.of(checkpoint)
+    Vocoder.from_checkpoint(checkpoint)
 
 
 GOOD = np.full((510, 1, 256), 0.5, "<f4").tobytes()
@@ -313,6 +319,30 @@ def test_npms_layout_and_torch_files(tmp_path):
     assert np.fromfile(tmp_path / "voices" / "bm_lewis.bin", "<f4").max() == 0.25
     # a folder of voices
     assert add_voices(tmp_path / "voices", tmp_path / "again") == ("af_sky", "bm_lewis")
+
+
+def test_all_voices_come_by_npm_where_it_is_installed(tmp_path, monkeypatch):
+    """A program of that name that packs one voice, one that fails, and none."""
+    made = archive(tmp_path / "made.tgz", member("package/voices/af_sky.bin"))
+    program = tmp_path / "bin" / "npm"
+    program.parent.mkdir()
+    monkeypatch.setattr("shutil.which", lambda _: str(program))
+    program.write_text(f'#!/bin/sh\ntest "$3" = kokoro-js@1.2.1 && cp {made} kokoro-js.tgz\n')
+    program.chmod(0o755)
+    with npm_voices() as source:
+        assert add_voices(source, tmp_path / "voices") == ("af_sky",)
+    program.write_text("#!/bin/sh\necho npm: no network >&2; exit 1\n")
+    with refused("npm did not fetch kokoro-js@1.2.1: npm: no network"), npm_voices():
+        pass
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with refused("npm is not installed"), npm_voices():
+        pass
+
+
+def test_a_voice_of_kokoros_that_is_not_at_hand_is_named_with_what_brings_it(tmp_path):
+    library = VoiceLibrary(tmp_path)
+    refused("one of Kokoro's 54, which .*--voices all. adds", library.pack, "pm_santa")
+    refused("no voice 'nobody' in .*\\. There are: none", library.pack, "nobody")
 
 
 ATTACKS = {

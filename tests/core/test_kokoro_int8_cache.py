@@ -75,8 +75,9 @@ def test_decoded_once_and_opened_like_any_checkpoint(small, capsys):
     assert (checkpoint.name, checkpoint.releasable) == ("kokoro-int8", False)
     assert checkpoint.part("decoder")["x"].shape == (2, 3)
     assert checkpoint.part_names == ("bert", "decoder")
-    voices = "af_bella af_heart am_adam am_michael bf_emma bf_isabella bm_fable bm_george"
-    assert " ".join(checkpoint.voices) == voices
+    # one or more of each of Kokoro's nine languages
+    assert {name[0] for name in checkpoint.voices} == set("abefhijpz")
+    assert len(checkpoint.voices) == 19
     assert all(checkpoint.voice(name).shape == (510, 1, 256) for name in checkpoint.voices)
 
 

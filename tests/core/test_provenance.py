@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from kokoro_ane.core import hub as the_hub
+from kokoro_ane.core import sources
 from kokoro_ane.core.checkpoint import (
     HUB_SHA256,
     Checkpoint,
@@ -23,19 +24,30 @@ from kokoro_ane.core.checkpoint import (
     withheld,
 )
 from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
+from kokoro_ane.core.contract import (
+    BOTH,
+    DEFAULT_BUCKETS,
+    JUDGED,
+    SECOND,
+    THIRD,
+    TUNING,
+    VOICES,
+    bucket_for,
+)
 from kokoro_ane.core.hub import HUB_REPOSITORY, HUB_REVISION, released
 from kokoro_ane.core.kokoro_int8 import cache
+from kokoro_ane.core.manifest import ITEMS, Manifest, copy_package
 from kokoro_ane.core.voices import read_pack
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.store import MEASURING
-from kokoro_ane.quantize import sources, speech
-from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
-from kokoro_ane.quantize.speech import own_speech, speakers
-from tests.commands import parsed, refused, table
+from kokoro_ane.speech import speech, spoken_lines
+from kokoro_ane.speech.corpus import SETTLING, letters, require_disjoint, speech_lines
+from kokoro_ane.speech.speech import own_speech, speakers
+from tests.commands import everything, parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
+PACKAGE = "KokoroVocoder-tiny-padded-fp16"
 DATA = Path(the_hub.__file__).parent / "kokoro_int8" / "data"
 
 
@@ -80,6 +92,55 @@ class TestContent:
         np.save(tmp_path / "slt.npy", pack)
         paths = [good / "voices" / "slt.pt", *tmp_path.iterdir()]
         assert len({voice_sha256(read_pack(path)) for path in paths}) == 1
+
+
+def opened_elsewhere(package):
+    """What coremltools and the Finder do to a package that they open."""
+    import coremltools
+
+    coremltools.utils.load_spec(str(package))
+    (package / "Data" / ".DS_Store").write_bytes(b"Bud1")
+    (package / "Data" / "._com.apple.CoreML").write_bytes(b"Mac OS X")
+
+
+def with_another_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+class TestPackage:
+    @pytest.fixture
+    def manifest(self, tiny_build, tmp_path):
+        """Of a copy, to be changed."""
+        path = shutil.copytree(tiny_build, tmp_path / "build") / f"{PACKAGE}.json"
+        return Manifest.load(path)
+
+    def test_what_others_do_to_it_changes_nothing(self, manifest):
+        """coremltools adds a line break to Manifest.json, and the package was refused."""
+        package, copy = manifest.package_path, manifest.path.with_name("copy.mlpackage")
+        written = everything(package)
+        opened_elsewhere(package)
+        assert (package / ITEMS).read_bytes() != written[ITEMS]
+        manifest.verify()
+        copy_package(package, copy)
+        assert everything(copy) == written
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("Data/com.apple.CoreML/model.mlmodel", with_another_byte),
+            ("Data/com.apple.CoreML/weights/weight.bin", with_another_byte),
+            ("Data/com.apple.CoreML/weights/more.bin", Path.touch),
+            (ITEMS, lambda path: path.write_text(path.read_text().replace("weights", "x"))),
+            (ITEMS, lambda path: path.write_text(path.read_text()[:-1])),
+        ],
+        ids=["operations", "weights", "one more file", "another path", "cut"],
+    )
+    def test_control_what_it_computes_is_in_its_hash(self, name, change, manifest):
+        change(manifest.package_path / name)
+        with refused("has hash .* its manifest says"):
+            manifest.verify()
 
 
 class TestReleasable:
@@ -183,7 +244,8 @@ class TestKey:
 
     def test_what_they_name_is_there(self):
         assert all(any(sources.ROOT.glob(name)) for name in (*sources.TEXTS, sources.LOCK_FILE))
-        assert all(any((sources.ROOT / room).glob("*.py")) for room in MEASURING)
+        rooms = [room for room in MEASURING if room != "g2p"]  # a distribution of its own
+        assert all(any((sources.ROOT / room).glob("*.py")) for room in rooms)
         judging = [name for name in sources.NOT_MEASURING if "/" not in name]
         assert all(any((sources.ROOT / "eval").glob(name)) for name in judging)
 
@@ -210,9 +272,20 @@ def own_cache(demo, monkeypatch, tmp_path):
 class TestOwnSpeech:
     def test_no_text_is_in_two_sets(self):
         texts = [
-            letters(line.text) for name in (TUNING, JUDGED, SECOND) for line in speech_lines(name)
+            letters(line.text)
+            for name in (SETTLING, TUNING, JUDGED, SECOND, VOICES, THIRD)
+            for line in speech_lines(name)
         ]
-        assert len(texts) == len(set(texts)) == 72
+        assert len(texts) == len(set(texts)) == 8 + 3 * 24 + 12 + 24
+
+    def test_a_line_of_a_voice_is_judged_where_that_voice_is_at_hand(self, demo, tmp_path):
+        assert own_speech(demo, VOICES) == []
+        folder = shutil.copytree(demo.folder, tmp_path / "demo")
+        for name in ("am_onyx", "bf_lily"):
+            shutil.copy(folder / "voices" / "slt.pt", folder / "voices" / f"{name}.pt")
+        spoken = own_speech(open_checkpoint(str(folder)), VOICES)
+        assert [clip.id for clip in spoken] == ["voices-00", "voices-02", "voices-03"]
+        assert spoken[2].voice == "bf_lily,am_onyx"
 
     def test_the_judged_and_the_second_set(self, demo):
         spoken = own_speech(demo, JUDGED)
@@ -239,8 +312,8 @@ class TestOwnSpeech:
 
     def test_what_is_judged_is_never_tuned_on(self, demo, monkeypatch):
         """The judge refuses a tuning set with a judged text."""
-        shared = own_speech(demo, JUDGED)
-        monkeypatch.setattr("kokoro_ane.eval.reference.own_speech", lambda *_: shared)
+        shared = spoken_lines(demo, JUDGED)
+        monkeypatch.setattr("kokoro_ane.eval.reference.spoken_lines", lambda *_: shared)
         refused("tune on other text", judged_clips, demo)
 
     def test_the_bundled_sets_pass(self, demo):

@@ -3,6 +3,7 @@ nothing.
 """
 
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,13 @@ from kokoro_ane.core.contract import PADDING_ID
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder import encoder_stage
 from kokoro_ane.encoder.encoder_stage import FORBIDDEN, EncoderPackage
-from kokoro_ane.encoder.encoder_steps import EncoderBackend, encode, input_ids, packed_frames
+from kokoro_ane.encoder.encoder_steps import (
+    Encoded,
+    EncoderBackend,
+    encode,
+    input_ids,
+    packed_frames,
+)
 from kokoro_ane.encoder.functions import (
     PARTS,
     DurationFunction,
@@ -73,7 +80,6 @@ class TestBuild:
         assert manifest.token_buckets == (16, 64, 192)
         assert manifest.buckets == (40, 160, 640)
         assert manifest.compute_units["default"] == "CPU_AND_GPU"
-        assert manifest.compute_units["M5"] == "CPU_ONLY"
         assert manifest.source["kept_fp32"] == {
             "duration": ["duration_predictor"],
             "prosody": ["f0_predictor"],
@@ -88,7 +94,7 @@ class TestBuild:
     )
     def test_structure(self, tiny_build, function, lstms, lengths):
         program = Program(tiny_build / f"{NAME}.mlpackage", function=function)
-        facts = ProgramFacts.of(
+        facts = ProgramFacts.from_program(
             program, "input_ids" if function == "duration" else "frames", FORBIDDEN
         )
         assert facts.operations["lstm"] == lstms
@@ -132,7 +138,7 @@ class TestBuild:
         """Durations of every token equal PyTorch's; features within fp16's rounding."""
         package, twin = (
             EncoderPackage((tiny_build / f"{NAME}.json",)),
-            torch_functions(Encoder.of(tiny_checkpoint)),
+            torch_functions(Encoder.from_checkpoint(tiny_checkpoint)),
         )
         for length in (1, 14, 15, 33):
             ids, style = some_ids(tiny_checkpoint, length), real_styles()[length % 6][:, 128:]
@@ -143,6 +149,13 @@ class TestBuild:
             assert torch.equal(expected.durations, got.durations)
             figures = encoder_stage.compared([(expected, got)], "fp16")
             assert all(figure.holds for figure in figures), figures
+
+    @pytest.mark.parametrize(("off", "holds"), [(1e-5, True), (0.01, False)])
+    def test_a_duration_at_a_half_may_round_either_way(self, off, holds):
+        one = Encoded(*[torch.full((4,), 1.5)] * 8)
+        other = replace(one, raw=one.raw + off, durations=one.durations + 1)
+        figures = encoder_stage.compared([(one, other)], "fp32")
+        assert all(figure.holds for figure in figures) == holds
 
     def test_fp32_package_equals_pytorch(self, tiny_build):
         checks = Manifest.load(tiny_build / "KokoroEncoder-tiny-fp32.json").checks

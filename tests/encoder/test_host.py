@@ -107,6 +107,9 @@ def test_voices_of_three_kinds_their_rows_and_blends(library):
     assert np.allclose(library.blend("af_heart:0.7,am_adam:0.3"), 0.7 * a + 0.3 * b)
     assert np.allclose(library.blend("af_heart:7, am_adam:3"), 0.7 * a + 0.3 * b)
     assert np.allclose(library.blend("af_heart,am_adam"), (a + b) / 2)
+    # as Kokoro-FastAPI writes it
+    assert np.allclose(library.blend("af_heart(7)+am_adam(3)"), 0.7 * a + 0.3 * b)
+    assert np.allclose(library.blend("af_heart+am_adam"), (a + b) / 2)
     assert np.array_equal(library.blend("af_heart"), a)
 
 

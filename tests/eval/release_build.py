@@ -119,6 +119,7 @@ def level(name, damage):
             "minimum_ios": "iOS17",
             "forecast": {"m4": placed},
         },
+        "groups": [],
         "provenance": {"package_sha256": "0" * 64},
     }
 

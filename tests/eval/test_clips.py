@@ -11,17 +11,23 @@ import torch
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, TUNING
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.encoder import encoder_stage
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, input_ids
 from kokoro_ane.encoder.functions import Encoder, torch_functions
-from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER, execution
+from kokoro_ane.eval import Reader, execution
 from kokoro_ane.eval import reference as reference_module
 from kokoro_ane.eval.execution import ClipBench, Execution
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
-from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
-from kokoro_ane.quantize.corpus import within
+from kokoro_ane.eval.renditions import (
+    PRODUCT_SHARE,
+    EncoderSubject,
+    ProductSubject,
+    VocoderSubject,
+    fitted,
+)
+from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.quantize.locator import HALF, Request, built_encoder
-from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
+from kokoro_ane.speech.corpus import within
+from kokoro_ane.speech.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
 from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE, heldout
@@ -41,7 +47,7 @@ def tuning(reference):
 
 
 def same(one, two):
-    names = [field.name for field in fields(VocoderInputs)]
+    names = [field.name for field in fields(VocoderInputs) if field.name != "statistics"]
     return all(torch.equal(getattr(one, name), getattr(two, name)) for name in names)
 
 
@@ -71,7 +77,7 @@ def test_a_clip_is_encoded_once(reference, monkeypatch):
 
     monkeypatch.setattr(reference_module, "vocoder_inputs", counted)
     phrase = phrase_of(heldout()[2])
-    reference.of(phrase)
+    reference.renders_for(phrase)
     reference.inputs(phrase)
     assert encoded == [phrase.id]
     reference.inputs(replace(phrase, voice="rms"))
@@ -83,15 +89,15 @@ class InPyTorch:
 
     def __init__(self, *_):
         checkpoint = open_checkpoint(str(DEMO_VOICE))
-        limits = AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1])
-        self.backend = EncoderBackend(torch_functions(Encoder.of(checkpoint)), limits)
+        limits = AlignmentLimits.from_config(checkpoint.config, DEFAULT_BUCKETS[-1])
+        self.backend = EncoderBackend(torch_functions(Encoder.from_checkpoint(checkpoint)), limits)
 
 
 @pytest.fixture
 def bench(reference, monkeypatch):
     """A bench whose packages are the fp32 model."""
-    monkeypatch.setattr(encoder_stage, "EncoderPackage", InPyTorch)
-    monkeypatch.setattr(execution, "opened", lambda *_: SimpleNamespace(render=None))
+    monkeypatch.setattr("kokoro_ane.encoder.EncoderPackage", InPyTorch)
+    monkeypatch.setattr(execution, "opened", lambda *_: SimpleNamespace(render=None, predictor=""))
     return ClipBench(reference)
 
 
@@ -123,6 +129,24 @@ def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference, tu
     assert np.array_equal(first.f0_hz[:40], clip.f0_hz[:40])
     assert reference.inputs(first).frames == first.frames
     refused("no word of it fits 3 frames", within, clip, 3)
+
+
+def test_a_product_s_clip_is_cut_to_what_the_encoder_says_it_in(reference, tuning):
+    """What an encoder makes of a cut text is longer than the cut."""
+    clip, reader = tuning[-1], Reader(reference)
+
+    def said(part):
+        return int(reader.encoded(part).durations.sum())
+
+    cuts = [within(clip, clip.frames - 1)]
+    while len(cuts) < 6:
+        cuts.append(within(clip, cuts[-1].frames - 1))
+    longer = next(cut for cut in cuts if said(cut) > cut.frames + 2)
+    bucket = int(longer.frames / PRODUCT_SHARE) + 1
+    judged = fitted(clip, PRODUCT, bucket, reference)
+    assert judged.frames <= PRODUCT_SHARE * bucket
+    # what it is compared with is what the fp32 encoder makes of the cut text
+    assert judged.frames == said(judged)
 
 
 def test_every_stage_has_its_subject(bench):

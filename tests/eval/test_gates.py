@@ -12,22 +12,23 @@ import numpy as np
 import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.eval import STAGES, VOCODER, gates, judge, renditions
-from kokoro_ane.eval.controls import controls_of, main
-from kokoro_ane.eval.execution import judge_clip
-from kokoro_ane.eval.faults import drop, of_model, rendered
+from kokoro_ane.eval import gates, judge, renditions
+from kokoro_ane.eval.execution import ClipResult, judge_clip
 from kokoro_ane.eval.gates import COMMON, FEWEST_CLIPS, gates_for
 from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, decide, interval
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
-from kokoro_ane.eval.negative_controls import CONTROLS, ControlTrials, Setting, vocoder_control
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import Rendition, VocoderComparison, VocoderSubject
-from kokoro_ane.eval.vocoder_controls import HARMLESS, LATER, SHIPPED, THIRTEEN
+from kokoro_ane.eval.subjects import STAGES, VOCODER
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.vocoder.packing import excerpt
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.source import gaussian_noise
 from tests.demo_voice import DEMO_VOICE, heldout
+from tests.eval.controls.__main__ import controls_of, main
+from tests.eval.controls.faults import drop, of_model, rendered
+from tests.eval.controls.negative_controls import CONTROLS, ControlTrials, Setting, vocoder_control
+from tests.eval.controls.vocoder_controls import HARMLESS, LATER, SHIPPED, THIRTEEN
 from tests.signals import delayed, phrase_of, white_noise
 
 MEAN, WORST = gates.MEAN, gates.WORST
@@ -98,6 +99,47 @@ def test_few_clips_never_ship_and_what_is_certain_rejects():
     silent = decision(clips(FEWEST_CLIPS - 1), defects=("heldout-03: is silent",))
     assert silent.verdict == REJECT
     assert silent.reasons == ("heldout-03: is silent",)
+
+
+def spoken(count, voice="one", seconds=3.0, **figures):
+    """Clips of one voice and length, perfect but for these figures."""
+    return [
+        ClipResult(f"{voice}-{n}", voice, seconds, "", PERFECT | figures, PERFECT)
+        for n in range(count)
+    ]
+
+
+def judged(*groups):
+    return judge.judgement_of(COMMON, [clip for group in groups for clip in group])
+
+
+@pytest.mark.parametrize("seconds, expected", [(9.0, REJECT), (3.0, SHIP)])
+def test_long_clips_are_held_to_the_limits_by_themselves(seconds, expected):
+    """A quarter of the clips at 0.3 dB leave the mean of all at 0.075, limit 0.2."""
+    others = [spoken(12, voice) for voice in ("one", "two", "three")]
+    far = [spoken(1, f"v{n}", seconds, mcd_increase_db=0.3) for n in range(12)]
+    decided = judged(*others, *far)
+    assert decided.verdict == expected
+    said = any(reason.startswith("clips longer than 4.5 s: mcd_incr") for reason in decided.reasons)
+    assert said == (expected == REJECT)
+
+
+def test_a_long_mean_that_is_too_near_to_tell_does_not_ship():
+    others = [spoken(12, voice) for voice in ("one", "two", "three")]
+    far = [spoken(1, f"v{n}", 9.0, mcd_increase_db=(0.1, 0.28)[n % 2]) for n in range(12)]
+    assert judged(*others, *far).verdict == UNDECIDED
+
+
+def test_a_voice_rejects_by_itself_and_never_leaves_a_verdict_open():
+    others = [spoken(12, voice) for voice in ("one", "two", "three")]
+    bad = judged(*others, spoken(4, "four", mcd_increase_db=0.4))
+    assert bad.verdict == REJECT
+    assert bad.reasons[0].startswith("voice four: mcd_increase_db mean is 0.4")
+    assert bad.record()["means_of"]["voice four"]["mcd_increase_db"] == pytest.approx(0.4)
+    # two clips are no mean, and four of them that differ are too few to be certain
+    assert judged(*others, spoken(2, "four", mcd_increase_db=0.4)).verdict == SHIP
+    unsure = [spoken(1, "four", mcd_increase_db=value) for value in (0.1, 0.15, 0.5, 0.4)]
+    assert judged(*others, *unsure).verdict == SHIP
 
 
 def test_limits_are_tightened_by_seeds_and_never_loosened():
@@ -214,7 +256,7 @@ def test_a_delay_is_one_by_the_same_features(samples, reference, phrase):
     """
     inputs = reference.inputs(phrase)
     clock = reference.clock(reference.with_noise(replace(inputs, f0_hz=1.001 * inputs.f0_hz), 0))
-    rendition = Rendition(delayed(clock, samples), reference.of(phrase).vowel, clock)
+    rendition = Rendition(delayed(clock, samples), reference.renders_for(phrase).vowel, clock)
     subject = SimpleNamespace(render=lambda _: rendition)
     result = judge_clip(VocoderComparison(reference, ("lag_samples",)), subject, phrase)
     assert result.figures["lag_samples"] == samples
@@ -316,8 +358,11 @@ def test_output_of_another_length_is_no_audio(reference, phrase):
 
 def test_renders_are_kept_whole(reference, phrase, tmp_path):
     """Reference and vowel come back from the file as they went in; other seeds are rendered."""
-    made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
-    again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
+    made, fresh = (
+        reference.renders_for(phrase),
+        Reference(reference.checkpoint, 0, tmp_path).renders_for(phrase),
+    )
+    again = Reference(reference.checkpoint, 0, tmp_path).renders_for(phrase)
     assert len(again.baseline.other_seeds) == 3
     assert not np.array_equal(again.baseline.other_seeds[0], again.baseline.other_seeds[1])
     for render in (fresh, again):

@@ -40,11 +40,11 @@ from kokoro_ane.eval.metrics.listeners import (
 )
 from kokoro_ane.eval.metrics.trial import Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.metrics.whole_clip import MOST_WORDS, band_db
-from kokoro_ane.eval.waveform_faults import dipped, late, low_pass, swaying
-from kokoro_ane.quantize.corpus import words_of
+from kokoro_ane.speech.corpus import words_of
 from tests.builds import uninstall
 from tests.commands import refused
 from tests.demo_voice import heldout, recording
+from tests.eval.controls.waveform_faults import dipped, late, low_pass, swaying
 from tests.signals import delayed, glitched, replaced, white_noise
 
 SECONDS = np.arange(36_000) / SAMPLE_RATE_HZ

@@ -3,17 +3,20 @@ it is of something else.
 """
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.core.kokoro_int8.cache import available
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.eval import ENCODER, STAGES, VOCODER, natural
+from kokoro_ane.eval import natural
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.natural import (
     CACHED,
@@ -24,19 +27,22 @@ from kokoro_ane.eval.natural import (
     STORED,
     Variations,
     agree,
+    counted,
     figures_item,
     figures_of,
     packed,
-    sound_probe,
     unpacked,
     variation_key,
     write_stored,
 )
 from kokoro_ane.eval.reference import Reference, judged_clips
 from kokoro_ane.eval.renditions import COMPARISONS, VocoderComparison, VocoderSubject
+from kokoro_ane.eval.subjects import ENCODER, STAGES, VOCODER
 from kokoro_ane.eval.variation import main
-from tests.demo_voice import DEMO_VOICE, heldout, recording
-from tests.signals import phrase_of, white_noise
+from kokoro_ane.vocoder import decoder
+from tests.commands import ROOT
+from tests.demo_voice import DEMO_VOICE, heldout
+from tests.signals import phrase_of
 
 PROBE = np.linspace(0, 1, 8, dtype=np.float32)
 ITEM = {"probe": PROBE} | figures_item({"pesq": 4.5, "pesq worst": 0.1 + 0.2})
@@ -56,12 +62,14 @@ def stored(demo, tmp_path):
 
 
 def test_an_item_comes_back_to_the_last_bit(demo, stored):
-    variations = Variations.of(demo, 0, stored)
+    variations = Variations.for_checkpoint(demo, 0, stored)
     item, origin = variations.find(VOCODER, "judged-00", PROBE)
     assert origin == STORED
     assert figures_of(item) == {"pesq": 4.5, "pesq worst": 0.1 + 0.2}
     assert "is stored (vocoder 1 clips)" in variations.line
+    assert counted({origin: 46, MEASURED: 2}).endswith("48 clips: 2 measured, 46 stored")
     assert set(variations.provenance) == {"file", "sha256"}
+    assert variations.find(VOCODER, "judged-00", 1.01 * PROBE) is None
     assert variations.find(VOCODER, "judged-01", PROBE) is None
     assert variations.find(ENCODER, "judged-00", PROBE) is None
 
@@ -112,41 +120,83 @@ def with_a_bit(folder, _):
 )
 def test_what_is_of_something_else_is_not_used_and_named(change, part, words, demo, stored):
     change(stored, part)
-    variations = Variations.of(demo, 0, stored)
+    variations = Variations.for_checkpoint(demo, 0, stored)
     assert variations.file is None
     assert variations.find(VOCODER, "judged-00", PROBE) is None
     assert words in variations.line
 
 
-def test_a_byte_of_the_metrics_code_is_in_the_key(demo, stored, tmp_path, monkeypatch):
-    before, code = variation_key(demo, 0), tmp_path / "metrics"
-    code.mkdir()
-    for path in natural.METRICS_CODE.glob("*.py"):
-        (code / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(natural, "METRICS_CODE", code)
+def test_the_key_holds_the_statements_of_the_metrics_and_not_their_place(
+    demo, stored, tmp_path, monkeypatch
+):
+    """Other files, imports, comments and docstrings of files compute the same, a limit does not."""
+    before = variation_key(demo, 0)
+    for number, path in enumerate(natural.METRICS_CODE.glob("*.py")):
+        text = path.read_text(encoding="utf-8").replace("kokoro_ane.eval.metrics", "judge.sound")
+        moved = tmp_path / f"moved_{number}.py"
+        moved.write_text(f'"""Another one."""\nimport os  # too\n{text}', encoding="utf-8")
+    monkeypatch.setattr(natural, "METRICS_CODE", tmp_path)
     assert variation_key(demo, 0) == before
-    (code / "local.py").write_bytes((code / "local.py").read_bytes() + b"\n")
+    moved.write_text("ALLOWED_CENTS = 49.0", encoding="utf-8")
     assert variation_key(demo, 0)["metrics"] != before["metrics"]
-    assert Variations.of(demo, 0, stored).file is None
+    assert Variations.for_checkpoint(demo, 0, stored).file is None
 
 
-def test_another_reference_is_another_clip(demo, stored):
-    """What renders is not in the key: a render that changed is found by its samples."""
-    speech = recording(0)
-    probe = sound_probe(speech, speech[:2400])
-    assert agree(probe, sound_probe(white_noise(speech, 90), speech[:2400]))
-    assert not agree(probe, sound_probe(white_noise(speech, 40), speech[:2400]))
-    assert not agree(probe, sound_probe(speech, -speech[:2400]))
+def phrase():
+    return phrase_of(heldout()[2])
+
+
+def rendered(reference):
+    return reference.renders_for(phrase())
+
+
+def test_another_render_is_another_clip(demo, monkeypatch):
+    """What renders is not in the key: other noise, other weights (each moved by up to half a step
+    of 8 bits) and other code (a slope, a tenth off) are found by the levels.
+    """
+    probe, shaken = rendered(Reference(demo, 0)).probe, Reference(demo, 0)
+    torch.manual_seed(0)
+    for weight in shaken.vocoder.parameters():
+        weight.data += weight.detach().abs().max() / 127 * (torch.rand_like(weight) - 0.5)
+    assert not agree(rendered(Reference(demo, 1)).probe, probe)
+    assert not agree(rendered(shaken).probe, probe)
+    monkeypatch.setattr(decoder, "STAGE_SLOPE", 1.1 * decoder.STAGE_SLOPE)
+    assert not agree(rendered(Reference(demo, 0)).probe, probe)
     assert not agree(probe, probe[:-1])
-    assert Variations.of(demo, 0, stored).find(VOCODER, "judged-00", 1.01 * PROBE) is None
+
+
+RENDER = """
+import sys
+from tests.eval.test_natural import DEMO_VOICE, Reference, open_checkpoint, rendered
+
+clip = rendered(Reference(open_checkpoint(str(DEMO_VOICE)), 0))
+sys.stdout.buffer.write(clip.reference.tobytes() + clip.probe.tobytes())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernels", "instructions"), [("default", "SSE41"), ("avx2", "AVX2")])
+def test_another_processor_renders_the_same_clip(kernels, instructions, demo, monkeypatch):
+    """PyTorch and oneDNN kept to an older processor's instructions: other samples, the same
+    levels.
+    """
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", kernels)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", instructions)
+    there = subprocess.check_output([sys.executable, "-c", RENDER], cwd=ROOT)
+    here = rendered(Reference(demo, 0))
+    samples, probe = here.reference.tobytes(), here.probe
+    assert there[: len(samples)] != samples
+    assert agree(np.frombuffer(there[len(samples) :], probe.dtype), probe)
 
 
 def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path / "cache"))
-    variations = Variations.of(demo, 0, tmp_path / "nothing")
+    variations = Variations.for_checkpoint(demo, 0, tmp_path / "nothing")
     variations.keep(VOCODER, "judged-00", ITEM)
     variations.keep(VOCODER, "tuning-00", ITEM)
-    item, origin = Variations.of(demo, 0, tmp_path / "nothing").find(VOCODER, "judged-00", PROBE)
+    item, origin = Variations.for_checkpoint(demo, 0, tmp_path / "nothing").find(
+        VOCODER, "judged-00", PROBE
+    )
     assert origin == CACHED
     assert figures_of(item) == figures_of(ITEM)
     # the key holds the texts of the judged sets only
@@ -164,7 +214,7 @@ def noisy(reference, inputs):
 @pytest.mark.slow
 def test_stored_gives_the_figures_that_measuring_gives(demo, tmp_path):
     """A clip measured, kept, and read again: every figure and every variation to the last digit."""
-    clip = replace(phrase_of(heldout()[2]), id="judged-00")
+    clip = replace(phrase(), id="judged-00")
     results = []
     for _ in range(2):
         reference = Reference(demo, 0, None, Variations(folder=tmp_path))
@@ -192,7 +242,7 @@ def test_two_clips_of_kokoro_int8_are_measured_again():
     recognizer is torn between two words, a word.
     """
     checkpoint = open_checkpoint("kokoro-int8")
-    variations = Variations.of(checkpoint, 0)
+    variations = Variations.for_checkpoint(checkpoint, 0)
     if variations.file is None:
         pytest.skip(variations.line)
     stored = unpacked(read_npz(variations.file))
@@ -207,9 +257,11 @@ def test_two_clips_of_kokoro_int8_are_measured_again():
             for name, value in measured.figures.items():
                 tolerance = 1.0 if "word" in name else 1e-3
                 assert natural.figures[name] == pytest.approx(value, abs=tolerance), name
-        heard = read.of(clip).sentence.cached
+        heard = read.renders_for(clip).sentence.cached
         assert heard is not None, HEARING
-        assert heard.dnsmos == pytest.approx(fresh.of(clip).baseline.heard.dnsmos, abs=1e-3)
+        assert heard.dnsmos == pytest.approx(
+            fresh.renders_for(clip).baseline.heard.dnsmos, abs=1e-3
+        )
 
 
 def test_the_command_says_what_is_stored(capsys):

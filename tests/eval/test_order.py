@@ -15,11 +15,13 @@ from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_fo
 from kokoro_ane.eval.judge import REJECT, SHIP, breaks, judgement_of
 from kokoro_ane.eval.levels import in_order, measured_clips
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.speech.corpus import Utterance
 from tests.commands import refused
 from tests.eval.release_build import clips as figures
 
-MANIFEST = SimpleNamespace(package_sha256="0" * 64, path=Path("x.json"), buckets=(1200,))
+MANIFEST = SimpleNamespace(
+    package_sha256="0" * 64, path=Path("x.json"), buckets=(1200,), layout="padded"
+)
 
 
 def clip(number):
@@ -52,11 +54,12 @@ class Bench:
         self.options = SimpleNamespace(all_clips=all_clips)
         self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
         self.workers, self.count = self, 2
+        self.reference = None
 
     def keep(self, name, data):
         return self.cache.setdefault(name, data)
 
-    def measure(self, _manifest, _execution, clips):
+    def measure(self, _manifest, _execution, clips, _longest):
         for pair in zip(clips[1::2], clips[::2], strict=True):
             for each in pair:
                 yield each, (self.results[each.id], 1.0)

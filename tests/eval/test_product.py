@@ -27,7 +27,7 @@ from kokoro_ane.eval.renditions import (
     Reader,
 )
 from kokoro_ane.pipeline.bundle import main as bundle
-from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.speech.speech import own_speech
 from tests.commands import printed, refused
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release

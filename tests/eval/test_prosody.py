@@ -11,18 +11,18 @@ import torch
 
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.encoder.encoder_steps import Encoded
-from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import ENCODER_GATES
 from kokoro_ane.eval.judge import REJECT, UNDECIDED, judgement_of
 from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
-from kokoro_ane.eval.negative_controls import CONTROLS, ControlTrials, Setting
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import EncoderComparison, EncoderSubject, Reader
-from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.eval.subjects import ENCODER
+from kokoro_ane.speech.corpus import Utterance
+from kokoro_ane.speech.speech import own_speech
+from tests.eval.controls.negative_controls import CONTROLS, ControlTrials, Setting
 
 
 def random_encoding(frames=40, tokens=8):

@@ -33,8 +33,8 @@ from kokoro_ane.eval.report import main as report
 from kokoro_ane.eval.report_figures import figure, interval_of, strip_plot, used
 from kokoro_ane.eval.report_page import asset, page
 from kokoro_ane.eval.terminal import print_release
-from kokoro_ane.quantize.corpus import require_disjoint
-from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.speech.corpus import require_disjoint
+from kokoro_ane.speech.speech import own_speech
 from tests.builds import small_config
 from tests.commands import parsed, printed, refused
 from tests.demo_voice import heldout

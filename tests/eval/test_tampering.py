@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kokoro_ane.core import revision
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.eval import store
 from kokoro_ane.eval.listening import REFERENCE, Audition
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.report import main as report
@@ -108,7 +108,7 @@ class TestWhatNoCommitHolds:
         who = "-c user.name=x -c user.email=x@y".split()
         for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "all of it"]):
             subprocess.run(["git", *words], cwd=tree, check=True)
-        monkeypatch.setattr(store, "ROOT", tree)
+        monkeypatch.setattr(revision, "ROOT", tree)
         monkeypatch.setattr(Checkpoint, "withheld", None)
         monkeypatch.setattr(Checkpoint, "releasable", False)  # of its packages' names only
         return tree
@@ -137,7 +137,7 @@ class TestWhatNoCommitHolds:
 
     def test_a_checkout_around_the_code_is_not_its_own(self, tree, monkeypatch):
         """Installed into somebody's project, git answers with that project's commit."""
-        assert len(store.commit()) == 40
+        assert len(revision.commit()) == 40
         (tree / "site-packages").mkdir()
-        monkeypatch.setattr(store, "ROOT", tree / "site-packages")
-        assert store.commit() == "none"
+        monkeypatch.setattr(revision, "ROOT", tree / "site-packages")
+        assert revision.commit() == "none"

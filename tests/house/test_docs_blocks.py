@@ -7,12 +7,17 @@ Swift blocks are parts of swift/Tests/PageExamples, which `swift/toolchain.sh te
 
 import ast
 import importlib
+import json
 import re
 import runpy
 
 import pytest
 
-from kokoro_ane.pipeline.text_tables import TEXT_BYTES
+from kokoro_ane.core import COLUMNS_PER_FRAME, FRAMES_PER_SECOND, LONGEST_BUCKET, PADDED_BUCKETS
+from kokoro_ane.quantize import STAGE_METHODS
+from kokoro_ane.vocoder import BUCKETS, MEASURED
+from kokoro_g2p.port.text_tables import TEXT_BYTES
+from mlprogram.examine.rules import load_rules
 from tests.commands import ROOT
 from tests.house.test_docs_links import PAGES
 
@@ -60,6 +65,48 @@ def test_tables_of_pictures_and_reference_are_current():
     assert reference["page"]() == TEXTS["docs/reference.md"]
 
 
+def test_pages_show_the_figures_that_are_kept():
+    figures = runpy.run_path(str(ROOT / "docs" / "figures.py"))
+    pages = {path: path.read_text(encoding="utf-8") for path in figures["PAGES"]}
+    marked = {path: text for path, text in pages.items() if figures["MARK"].search(text)}
+    assert marked
+    for path, text in marked.items():
+        assert figures["with_tables"](text) == text, f"{path}: run `python docs/figures.py`"
+        # control: a figure that somebody changed by hand
+        forged = figures["MARK"].sub(lambda found: found[0].replace("SHIP", "REJECT"), text)
+        assert forged != text == figures["with_tables"](forged)
+    kept = {one.method: one for one in figures["chosen"]("kokoro-int8", "streaming")}
+    rows = re.findall(
+        r"^\| `(\w+)` \|[^|]*\| ([\d.]+) \|[^|]*\| (\S+) / (\S+) \| (\w+) \|$",
+        TEXTS["README.md"],
+        re.M,
+    )
+    assert len(rows) == 4
+    for method, *shown in rows:
+        one = kept[method]
+        figure = f"{one.megabytes:.1f}", *(f"{pesq:.2f}" for pesq in one.pesq)
+        assert (*shown[:3], shown[3]) == (*figure, {"SHIP": "ships"}[one.verdict])
+
+
+def test_the_page_that_plays_shows_the_kept_figures_and_stands_alone(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    listen = runpy.run_path(str(ROOT / "docs" / "listen.py"))
+    text = listen["PAGE"].read_text(encoding="utf-8")
+    (sounds,) = re.findall(r'<script type="application/json" id="sounds">(.*?)</script>', text)
+    assert listen["page"](sounds) == text, "run `python docs/listen.py`"
+    data = json.loads(sounds)
+    assert len(data["clips"]) == len({clip["voice"][0] for clip in data["clips"]}) == 6
+    for clip in data["clips"]:
+        assert set(clip["sounds"]) == {"fp32 reference", *data["levels"]}
+    without = text.replace(sounds, "")
+    assert not re.search(r"(src|href)=|https?:|url\(", without)
+    # a name for every control: what a screen reader says
+    controls = re.findall(r"<(select|button|canvas)\b[^>]*>([^<]*)", without)
+    assert [bool(words.strip()) for kind, words in controls if kind == "button"] == [True] * 3
+    assert len(re.findall(r"<label>[^<]+<select", without)) == 2
+    assert '<canvas id="picture" role="img" aria-label=' in without
+
+
 def test_a_whole_product_is_the_sum_of_its_parts():
     encoder = re.search(r"\| \*\*`mixed`\*\* \| ([\d.]+) ", TEXTS["docs/evidence.md"])
     rows = re.findall(r"^\| `\w+` \|[^|]*\| ([\d.]+) \| ([\d.]+) ", TEXTS["README.md"], re.M)
@@ -67,6 +114,36 @@ def test_a_whole_product_is_the_sum_of_its_parts():
     for vocoder, whole in rows:
         parts = float(vocoder) + float(encoder[1]) + TEXT_BYTES["us"] / 1e6 + 0.03
         assert float(whole) == pytest.approx(parts, abs=0.11)
+
+
+def test_pages_name_the_longest_sentence_of_each_layout():
+    """In tenths of a second, cut off: a page may not promise a frame that no package has."""
+    longest = [int(10 * n / FRAMES_PER_SECOND) / 10 for n in (LONGEST_BUCKET, PADDED_BUCKETS[-1])]
+    (question,) = re.findall(r"^\| What happens to a long text\? .*$", TEXTS["README.md"], re.M)
+    (ends,) = re.findall(
+        r"Packages of the default layout end at .*$", TEXTS["docs/devices.md"], re.M
+    )
+    for sentence in (question, ends):
+        assert [float(seconds) for seconds in re.findall(r"([\d.]+) s\b", sentence)] == longest
+
+
+def test_the_page_of_chips_says_which_whole_sentences_are_too_wide():
+    (rule,) = (rule for rule in load_rules().rules if rule.id == "axis-16384")
+    whole = [frames for frames in BUCKETS if frames <= MEASURED]
+    widest = max(n for n in whole if COLUMNS_PER_FRAME * n + 1 <= rule.params["spatial"])
+    first, last = (frames / FRAMES_PER_SECOND for frames in (widest, whole[-1]))
+    assert f"of {first:.1f} to {last:.1f} s the decoder alone" in TEXTS["docs/devices.md"]
+
+
+def test_the_page_for_apps_says_which_level_works_where():
+    _, table = TEXTS["docs/ios.md"].split("## Which level works where")
+    rows = re.findall(r"^\| (vocoder|encoder)([^|]*)\|([^|]*)\|([^|]*)\|$", table, re.M)
+    assert len(rows) == 3
+    for stage, layout, both, ios_18 in rows:
+        for text, older in ((both, True), (ios_18, False)):
+            for level in re.findall(r"`(\w+)`", text):
+                runs = STAGE_METHODS[stage][level].target is None and "default" not in layout
+                assert runs == older, (stage, layout, level)
 
 
 def test_commands_of_other_commits_stand_under_measured_once():

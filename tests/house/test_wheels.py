@@ -1,33 +1,39 @@
-"""The two wheels install every file of the rooms and work beside a user's files of the same names;
-and the calls of `import kokoro_ane`.
+"""The three wheels install every file of the rooms and work beside a user's files of the same
+names; and the calls of `import kokoro_ane`.
 """
 
 import os
+import re
 import shutil
 import sys
+import tomllib
 import zipfile
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import build_backend
 import kokoro_ane
 from kokoro_ane import __version__
 from kokoro_ane.cli import COMMANDS
 from tests.commands import ROOT, ran, refused, tracked
 from tests.demo_voice import DEMO_VOICE
 
+SETUP = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
 NOT_INSTALLED = (
     "bench",
     "training",
     "tests",
     "docs",
     "mlprogram/tests",
-    "mlprogram/src/mlprogram/benches",
+    "g2p/tests",
+    "g2p/src/kokoro_g2p/training",
 )
-# 3.4 of them are what `streaming` predicts for kokoro-int8 (vocoder/data), 0.6 its stored variation
-WHEEL_MB, MLPROGRAM_WHEEL_MB = 9.9, 0.2
+ROOMS = {place.split("/")[0] for place in SETUP["package-dir"].values()}
+# 3.4 of them are what `streaming` predicts for kokoro-int8 (vocoder/data), 1.3 what its voices add,
+# 2.1 nineteen voices, 0.6 its stored variation
+WHEEL_MB = {"kokoro_ane": 8.2, "kokoro_g2p": 9.6, "coreml_mlprogram": 0.2}
 DATA = ".json .npz .npy .txt .tsv .gz .flac .pth .pt .xz .onnx .css .js .html .typed".split()
 
 
@@ -38,7 +44,7 @@ def wheels(tmp_path_factory):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
     flags = "-q --no-deps --no-build-isolation --disable-pip-version-check"
-    command = f"-m pip wheel {flags} -w {copy}/dist {copy} {copy}/mlprogram"
+    command = f"-m pip wheel {flags} -w {copy}/dist {copy} {copy}/g2p {copy}/mlprogram"
     done = ran(sys.executable, *command.split())
     assert done.returncode == 0, done.stderr
     return sorted((copy / "dist").glob("*.whl"))
@@ -60,22 +66,23 @@ def run(site, folder, *command):
     return done.stdout
 
 
-def test_two_names_and_every_file_of_the_rooms_are_installed(site):
+def test_three_names_and_every_file_of_the_rooms_are_installed(site):
     names = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
-    assert names == {"kokoro_ane", "mlprogram"}
+    assert names == {"kokoro_ane", "kokoro_g2p", "mlprogram"}
     assert {path.name for path in site.glob("*.dist-info")} == {
-        f"{name}-{__version__}.dist-info" for name in ("kokoro_ane", "coreml_mlprogram")
+        f"{name}-{__version__}.dist-info"
+        for name in ("kokoro_ane", "kokoro_g2p", "coreml_mlprogram")
     }
     assert not list(site.rglob("__pycache__"))
     assert not [path for path in site.rglob("*") if path.is_symlink()]
     missing = []
     for name in tracked():
         top = name.split("/")[0]
-        if top == "mlprogram":
-            home = name.removeprefix("mlprogram/src/")
+        if top in ("mlprogram", "g2p"):
+            home = name.removeprefix(f"{top}/src/")
         elif top == "kokoro_ane":
             home = name
-        elif (ROOT / "kokoro_ane" / top).is_symlink():
+        elif top in ROOMS:
             home = f"kokoro_ane/{name}"
         else:
             continue
@@ -94,8 +101,8 @@ def test_two_names_and_every_file_of_the_rooms_are_installed(site):
 
 def test_the_wheels_stay_small(wheels):
     sizes_mb = {wheel.name.split("-")[0]: wheel.stat().st_size / 1e6 for wheel in wheels}
-    assert sizes_mb["kokoro_ane"] <= WHEEL_MB
-    assert sizes_mb["coreml_mlprogram"] <= MLPROGRAM_WHEEL_MB
+    assert set(sizes_mb) == set(WHEEL_MB)
+    assert not {name: size for name, size in sizes_mb.items() if size > WHEEL_MB[name]}
 
 
 def test_it_works_beside_a_users_own_files_of_the_same_names(site, tmp_path):
@@ -105,7 +112,8 @@ def test_it_works_beside_a_users_own_files_of_the_same_names(site, tmp_path):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text("raise SystemExit('a file of the user')")
-    usage = run(site, tmp_path, "-m", "kokoro_ane", "--help")
+    pages = [run(site, tmp_path, "-m", "kokoro_ane", page) for page in ("--help", "more")]
+    usage = "".join(pages)
     assert all(verb in usage for verb in COMMANDS)
     code = """
 import kokoro_ane, mlprogram, sys
@@ -119,10 +127,64 @@ print(kokoro_ane.__file__, mlprogram.__file__, len(samples) / rate_hz)
     assert 0.3 < float(seconds) < 3
 
 
-def test_a_call_with_a_rooms_name_is_callable_once_the_room_is_imported():
-    import_module("kokoro_ane.quantize.methods")
+def test_in_pips_clone_the_two_others_are_of_the_same_commit_and_elsewhere_of_a_version(tmp_path):
+    """`pip install git+URL` clones into a folder of this name."""
+    git = ran("git", "rev-parse", "HEAD", "--path-format=absolute", "--git-common-dir")
+    commit, origin = git.stdout.split()
+    asked = {}
+    for name in ("pip-req-build-x", "mine"):
+        clone = tmp_path / name
+        assert ran("git", "clone", "-q", f"file://{origin}", clone).returncode == 0
+        assert ran("git", "checkout", "-q", commit, cwd=clone).returncode == 0
+        # the tree's own, which may not be committed yet
+        for file in ("build_backend.py", "pyproject.toml"):
+            shutil.copy(ROOT / file, clone)
+        code = "import build_backend as b; print(b.prepare_metadata_for_build_wheel('.'))"
+        done = ran(sys.executable, "-c", code, cwd=clone)
+        assert done.returncode == 0, done.stderr
+        metadata = clone / done.stdout.split()[-1] / "METADATA"
+        lines = metadata.read_text(encoding="utf-8").splitlines()
+        named = [line for line in lines if re.match("Requires-Dist: (kokoro-g2p|coreml-)", line)]
+        asked[name] = sorted(line.removeprefix("Requires-Dist: ") for line in named)
+    place = f"git+file://.{origin}@{commit}#subdirectory="
+    assert asked["pip-req-build-x"] == [
+        f'coreml-mlprogram @ {place}mlprogram ; extra == "build"',
+        f"kokoro-g2p @ {place}g2p",
+    ]
+    assert asked["mine"] == [
+        f'coreml-mlprogram=={__version__}; extra == "build"',
+        f"kokoro-g2p=={__version__}",
+    ]
+
+
+def test_a_password_in_an_address_is_not_stored():
+    text = build_backend.with_places('"kokoro-g2p==0.2.0"', "https://me:secret@host/repo", "abc")
+    assert text == '"kokoro-g2p @ git+https://host/repo@abc#subdirectory=g2p"'
+
+
+@pytest.mark.slow
+def test_a_zip_of_the_tree_speaks(tmp_path):
+    """As of a web page's download, and of a clone whose git makes no links: there are no links."""
+    archive = tmp_path / "tree.zip"
+    assert ran("git", "archive", "--format=zip", "-o", archive, "HEAD").returncode == 0
+    with zipfile.ZipFile(archive) as stored:
+        stored.extractall(tmp_path / "tree")  # a link would be a file that holds its target
+    path = ":".join(["", "g2p/src", "mlprogram/src"])
+    command = f"-m kokoro_ane speak Hello. --checkpoint {DEMO_VOICE} -o hello.wav".split()
+    done = ran(
+        sys.executable,
+        *command,
+        cwd=tmp_path / "tree",
+        env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        | {"PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tree" / "hello.wav").stat().st_size > 20_000
+
+
+def test_compress_refuses_a_level_that_there_is_not():
     with refused("unknown method 'nothing'"):
-        kokoro_ane.quantize("nothing")
+        kokoro_ane.compress("nothing")
 
 
 def test_every_public_name_is_there_and_no_other():

@@ -92,7 +92,7 @@ def report(build, tmp_path, monkeypatch, capsys):
     def call(stand_in, damage=dict, chip="Apple M4 Pro", folder=build):
         units = SimpleNamespace(**{unit: unit for unit in device.UNITS})
         core_ml = CoreML(stand_in.open, stand_in, units, lambda: stand_in.now, chip)
-        monkeypatch.setattr(device, "load_core_ml", lambda: core_ml)
+        monkeypatch.setattr("mlprogram.load_core_ml", lambda: core_ml)
         # a process of its own would have no stand-in
         monkeypatch.setattr(device_report, "measured_apart", device_report.measured)
         out, packages = tmp_path / "device.json", sorted(map(str, folder.glob("*.mlpackage")))

@@ -20,7 +20,6 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, PADDED_BUCKETS
 from kokoro_ane.eval.metrics.framing import at_16_khz
 from kokoro_ane.eval.metrics.listeners import recognized
-from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline.joins import (
     PLOSIVES,
     RELEASE_SAMPLES,
@@ -34,7 +33,11 @@ from kokoro_ane.pipeline.joins import (
     with_pauses,
 )
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
-from kokoro_ane.pipeline.text import (
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.opened_voice import open_voice
+from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_g2p.alphabet import voice_language
+from kokoro_g2p.text import (
     LiveText,
     calls,
     chunks,
@@ -43,8 +46,6 @@ from kokoro_ane.pipeline.text import (
     text_reader,
     whole_part,
 )
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import open_runtime
 from tests.commands import refused
 from tests.pipeline.test_synthesis import VOICE, FakeVocoder, pipeline, spoken
 
@@ -212,7 +213,7 @@ class TestSharedCalls:
 
     def test_a_vocoder_that_makes_no_pause_says_each_alone(self):
         class Loud(FakeVocoder):
-            def run(self, features, style, frames):
+            def run(self, features, style, statistics, frames):
                 return torch.from_numpy(tone(FRAME_SAMPLES * frames))
 
         chain = pipeline(vocoder=Loud())
@@ -224,7 +225,7 @@ class TestSharedCalls:
 class Speaks(FakeVocoder):
     """Its sounds are a tone; its boundaries, marks and spaces are silent."""
 
-    def run(self, features, style, frames):
+    def run(self, features, style, statistics, frames):
         speech = [silence(1200), tone(FRAME_SAMPLES * (frames - 4)), silence(1200)]
         return torch.from_numpy(np.concatenate(speech))
 
@@ -294,7 +295,7 @@ class TestPipe:
         assert live[4:9] == "first"
 
     def test_bytes_that_are_no_utf8_are_named(self, monkeypatch):
-        monkeypatch.setattr("kokoro_ane.pipeline.text.BLOCK_BYTES", 2)
+        monkeypatch.setattr("kokoro_g2p.text.BLOCK_BYTES", 2)
         reading, writing = os.pipe()
         os.write(writing, b"abc \xff")
         os.close(writing)
@@ -334,6 +335,11 @@ def kokoro():
     return checkpoint, open_runtime("torch", Request(checkpoint, Path("build"), ""))
 
 
+def voice_of(kokoro, name):
+    checkpoint, opened = kokoro
+    return open_voice(checkpoint, name, opened.vocoder.predictor)
+
+
 @pytest.mark.slow
 def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice(kokoro):
     checkpoint, opened = kokoro
@@ -342,7 +348,7 @@ def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice(kokoro):
         reader = text_reader(voice_language(voice))
         chain = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
         for text in SHORT:
-            (speech,) = chain.speak(text, checkpoint.voice(voice), SpeechOptions(raw=True))
+            (speech,) = chain.speak(text, voice_of(kokoro, voice), SpeechOptions(raw=True))
             phonemes, samples, edges = speech.chunk.phonemes, speech.samples, np.array(speech.edges)
             place = sounds_of(phonemes)[-1]
             late = RELEASE_SAMPLES if phonemes[place] in PLOSIVES else 0
@@ -370,7 +376,7 @@ def test_a_sentence_that_no_bucket_holds_is_heard_as_the_whole_one(kokoro):
     runs, missed = [], []
     for encoder in (opened.encoder, replace(opened.encoder, limits=limits)):
         chain = Pipeline(reader, encoder, opened.vocoder, checkpoint.config.vocab)
-        runs.append(list(chain.speak(text, checkpoint.voice("af_heart"), SpeechOptions(0.75))))
+        runs.append(list(chain.speak(text, voice_of(kokoro, "af_heart"), SpeechOptions(0.75))))
         audio = np.concatenate([speech.audio for speech in runs[-1]])
         missed.append((Counter(text.split()) - Counter(recognized(at_16_khz(audio)))).total())
     (whole,), parts = runs

@@ -23,11 +23,11 @@ from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.pipeline.audio import levelled, trimmed
 from kokoro_ane.pipeline.resume import resume_state
 from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
-from kokoro_ane.pipeline.speak import speak as spoken
+from kokoro_ane.pipeline.speak import speak_text as spoken
 from kokoro_ane.pipeline.synthesis import Speech
-from kokoro_ane.pipeline.text import Chunk, phoneme_sentences
-from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_g2p.text import Chunk, phoneme_sentences
+from kokoro_g2p.text import check_sayable as checked_for_words
 from tests.builds import left_behind
 from tests.commands import ROOT, heeds_ctrl_c, parsed, printed, ran, refused
 from tests.demo_voice import DEMO_VOICE
@@ -38,8 +38,8 @@ SPEAK = (sys.executable, "-m", "kokoro_ane.pipeline.speak")
 ALONE = """
 import sys
 from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
-from kokoro_ane.pipeline.speak import speak as spoken
-from kokoro_ane.pipeline.text import text_reader
+from kokoro_ane.pipeline.speak import speak_text as spoken
+from kokoro_g2p.text import text_reader
 code = main(sys.argv[1:])
 assert [*text_reader("us")("Hello.")]
 assert "coremltools" not in sys.modules
@@ -121,8 +121,8 @@ class TestCommand:
         assert "Traceback" not in error
 
     def test_an_interrupted_run_goes_on(self, folder, tmp_path, capsys):
-        """Interrupted by the keyboard after some chunks; --resume speaks the rest only, and the
-        samples are those of one run.
+        """Interrupted by the keyboard after some chunks; the same command speaks the rest only, and
+        the samples are those of one run.
         """
         text = " ".join(
             f"{word} and some more."
@@ -143,11 +143,16 @@ class TestCommand:
         process.send_signal(signal.SIGINT)
         error = process.communicate()[1]
         assert process.returncode == 2
-        assert "--resume goes on" in error
+        assert "the same command goes on" in error
         assert not out.exists()
         assert "Traceback" not in error
-        assert main([*arguments, "--resume"]) == 0
-        report = printed(capsys)
+        # another voice would lose what is finished
+        assert main([*arguments, "--voice", "rms"]) == 2
+        assert "finished chunks of another voice: give what" in capsys.readouterr().err
+        assert main(arguments) == 0
+        output = capsys.readouterr()
+        report = json.loads(output.out.splitlines()[-1])
+        assert "finished chunks of an earlier run are kept" in output.err
         assert 3 < report["chunks_of_an_earlier_run"] < report["chunks"] == 32
         assert not parts.exists()
         # the byte order mark of the book is none of its text
@@ -202,8 +207,7 @@ def test_the_runtime_that_is_there(folder, tmp_path, capsys, monkeypatch):
     assert "does not exist" in capsys.readouterr().err
     opened = []
     monkeypatch.setattr(
-        registry,
-        "open_runtime",
+        "kokoro_ane.runtimes.open_runtime",
         lambda name, request: opened.append(name) or open_runtime(name, request),
     )
     for change in ("", "", "new.json"):
@@ -211,6 +215,82 @@ def test_the_runtime_that_is_there(folder, tmp_path, capsys, monkeypatch):
         speak("hello", checkpoint=folder, build=tmp_path, phonemes=True)
     # the command's model is still open: only a changed folder is opened anew
     assert opened == ["torch"]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "nothing to say: the text holds no word"),
+        ("...", "nothing to say: the text holds no word"),
+        ("☺ ☺", "nothing to say: the text holds no word (left out: 2 emoji)"),
+        ("Привет", "nothing to say: the text holds no word (left out:"),
+    ],
+)
+def test_a_text_without_a_word_is_refused_before_a_model_opens(text, message, tmp_path, capsys):
+    """In 36 s on a busy machine before."""
+    arguments = [text, "--checkpoint", str(DEMO_VOICE), "--build", str(tmp_path)]
+    with monkeypatched_opening():
+        assert main([*arguments, "-o", str(tmp_path / "new" / "a.wav")]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"error: {message}")
+    assert len(error.splitlines()) == 1
+    # and before a folder is made
+    assert left_behind(tmp_path) == []
+
+
+@contextmanager
+def monkeypatched_opening():
+    """Nothing may be opened in the block."""
+
+    def opened(source=None, thorough=False):
+        raise AssertionError("a checkpoint was opened")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kokoro_ane.core.open_checkpoint", opened)
+        yield
+
+
+def test_words_that_are_signs_are_said():
+    for text in ("&", "½", "5", "I"):
+        checked_for_words(text, "us")
+
+
+def test_a_folder_that_is_made_is_named(folder, tmp_path, capsys):
+    assert main(flags(folder, tmp_path / "new" / "a.wav", "hello.")) == 0
+    assert f"{tmp_path}/new is no folder yet: it is made" in capsys.readouterr().err
+    assert left_behind(tmp_path / "new") == ["a.wav"]
+
+
+def test_flags_behind_a_text_that_begins_with_a_dash(folder, tmp_path, capsys):
+    options = f"--phonemes --runtime torch --checkpoint {folder}".split()
+    for words in (
+        ["--", "-five", *options],
+        ["-five degrees", *options],
+        [*options, "--", "-five"],
+    ):
+        out = tmp_path / "a.wav"
+        out_first = words[-1] == "-five"
+        arguments = ["-o", str(out), *words] if out_first else [*words, "-o", str(out)]
+        assert main([word.replace("-five", "-5 hello") for word in arguments]) == 2
+        # the words are read; a digit is no phoneme
+        assert "phonemes outside the vocabulary" in capsys.readouterr().err
+
+
+def test_figures_count_from_the_start_and_have_one_convention(
+    folder, tmp_path, capsys, monkeypatch
+):
+    began = time.perf_counter() - 1000  # as if a thousand seconds had gone into opening the model
+    monkeypatch.setattr("kokoro_ane.pipeline.speak.command_began", lambda: began)
+    say(folder, tmp_path / "a.wav")
+    spent = time.perf_counter() - began
+    output = capsys.readouterr().out
+    report = json.loads(output.splitlines()[-1])
+    assert 1000 < report["first_audio_s"] < spent
+    factor = report["real_time_factor"]
+    whole = next(line for line in output.splitlines() if line.startswith("│ all"))
+    assert float(whole.split("│")[-2]) == pytest.approx(factor, abs=1e-3)
+    assert f"real-time factor {factor:.3f} (seconds of computing for a second of sound)" in output
+    assert "times real time" not in output
 
 
 SPEECH = np.sin(np.arange(7200) / 9).astype(np.float32)  # 12 frames of it: a word
@@ -276,7 +356,7 @@ def speech(index, frames=2):
     samples = np.random.default_rng(index).uniform(-1, 1, frames * FRAME_SAMPLES).astype(np.float32)
     return Speech(
         index,
-        Chunk.of(words),
+        Chunk.from_words(words),
         (1, frames - 1),
         (0, FRAME_SAMPLES, frames * FRAME_SAMPLES),
         samples,
@@ -288,16 +368,16 @@ def speech(index, frames=2):
 
 
 @contextmanager
-def interrupted(folder, settings=SETTINGS, resume=True):
+def interrupted(folder, settings=SETTINGS, fresh=False):
     """A run that is interrupted at the end of the block."""
-    with suppress(KeyboardInterrupt), resume_state(folder, settings, resume) as state:
+    with suppress(KeyboardInterrupt), resume_state(folder, settings, fresh) as state:
         yield state
         raise KeyboardInterrupt
 
 
 def kept_after(folder, count=4):
     speeches = [speech(index, frames=2 + index) for index in range(count)]
-    with interrupted(folder, resume=False) as state:
+    with interrupted(folder, fresh=True) as state:
         for one in speeches:
             state.keep(one)
     return speeches
@@ -353,20 +433,43 @@ class TestResume:
         returned = [got is not None for got in resumed(tmp_path / "p")]
         assert returned == [True, False, True, True]
 
+    def test_what_a_killed_run_finished_is_named(self, folder, tmp_path, capsys):
+        """A killed process leaves its half-written file too."""
+        out = tmp_path / "a.wav"
+        code = """
+import os, signal, sys
+from kokoro_ane.pipeline import resume, speak
+keep = resume.ResumeState.keep
+def kept(state, speech):
+    keep(state, speech)
+    os.kill(os.getpid(), signal.SIGKILL)
+resume.ResumeState.keep = kept
+speak.main(sys.argv[1:])
+"""
+        assert ran(sys.executable, "-c", code, *flags(folder, out)).returncode == -signal.SIGKILL
+        assert main(flags(folder, out)) == 0
+        lines = capsys.readouterr().err.splitlines()
+        removed = "an earlier run was killed: half-written files removed"
+        assert f"{tmp_path}: {removed}; what is finished is kept in a.wav.parts" in lines
+        assert any(
+            line.startswith("1 finished chunks of an earlier run are kept") for line in lines
+        )
+        assert left_behind(tmp_path) == ["a.wav"]
+
     def test_other_settings_are_refused_or_begin_anew_and_a_complete_run_leaves_nothing(
         self, tmp_path, capsys
     ):
         folder, others = tmp_path / "p", SETTINGS | {"seed": 1}
         kept_after(folder)
         assert "4 finished chunks are kept" in capsys.readouterr().err
-        with refused("chunks of another seed"), resume_state(folder, others, resume=True):
+        with refused("holds 4 finished chunks of another seed"), resume_state(folder, others):
             pass
         assert not capsys.readouterr().err
-        with resume_state(folder, others, resume=False) as state:
+        with resume_state(folder, others, fresh=True) as state:
             assert parsed(folder / "settings.json") == others
             assert state.earlier(0, speech(0).chunk) is None
             state.keep(speech(0))
         assert not folder.exists()
-        with resume_state(folder, SETTINGS, resume=True) as state:
+        with resume_state(folder, SETTINGS) as state:
             assert not state.chunk_files
             assert parsed(folder / "settings.json") == SETTINGS

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.voices import Voice
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.pipeline.synthesis import (
     STAGES,
@@ -17,13 +18,13 @@ from kokoro_ane.pipeline.synthesis import (
     SpeechOptions,
     SynthesisStats,
 )
-from kokoro_ane.pipeline.text import phoneme_sentences
 from kokoro_ane.pipeline.timestamps import stamp
 from kokoro_ane.vocoder.source import HarmonicSource
+from kokoro_g2p.text import phoneme_sentences
 from tests.commands import refused
 
 VOCAB = {symbol: index + 1 for index, symbol in enumerate("abcdefgh .,!?")}
-VOICE = torch.zeros(510, 1, 256)
+VOICE = Voice(np.zeros((510, 1, 256), np.float32))
 
 
 class FakeFunctions:
@@ -51,7 +52,7 @@ class FakeVocoder:
     def pack(self, inputs):
         return inputs.spectrum
 
-    def run(self, features, style, frames):
+    def run(self, features, style, statistics, frames):
         return 0.01 * features[0, 0, :-1].repeat_interleave(5)
 
 

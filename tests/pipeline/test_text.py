@@ -1,9 +1,8 @@
-"""Text on its way through synthesis: phonemes and offsets, the bundle's lexicon, chunks and their
+"""Text on its way through synthesis: phonemes and offsets, chunks and their
 joins, silence, subtitles, times.
 """
 
 import io
-import random
 import re
 from functools import partial
 
@@ -16,18 +15,16 @@ from hypothesis import strategies as st
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import UtteranceTooLong
-from kokoro_ane.g2p.alphabet import KNOWN
-from kokoro_ane.g2p.lexicon import Lexicon
-from kokoro_ane.g2p.phonemizer import G2P
-from kokoro_ane.g2p.reading import Reader
-from kokoro_ane.g2p.result import Result, Word
 from kokoro_ane.pipeline.audio import CEILING, FADE_SAMPLES, finished
-from kokoro_ane.pipeline.lexicon_file import dialects_for, lexicon_lines, said_alone
 from kokoro_ane.pipeline.speak import main as synthesize
 from kokoro_ane.pipeline.synthesis import SpeechOptions
-from kokoro_ane.pipeline.text import Chunk, chunks, cut, halves, phoneme_sentences
 from kokoro_ane.pipeline.timestamps import LINE, TimesFile, stamp
 from kokoro_ane.pipeline.validate import main as validate
+from kokoro_g2p.alphabet import KNOWN, SYMBOLS
+from kokoro_g2p.phonemizer import G2P
+from kokoro_g2p.port.text_tables import languages_for
+from kokoro_g2p.result import Result, Word
+from kokoro_g2p.text import Chunk, chunks, cut, phoneme_sentences, text_reader
 from tests.commands import parsed, printed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.pipeline.test_synthesis import VOICE, pipeline
@@ -92,70 +89,29 @@ def test_validator_takes_text(folder, g2p, capsys):
     assert reports[0]["tokens"] == reports[1]["tokens"]
 
 
-def rows(dialect):
-    """The lexicon as an app reads it: of each word its list, and its phonemes by part of speech; ""
-    where the sentence does not decide.
-    """
-    words = {}
-    for line in lexicon_lines(dialect):
-        word, source, *columns = line.split("\t")
-        pairs = [column.split("=") if "=" in column else ("", column) for column in columns]
-        words[word] = source, dict(pairs)
-    return words
-
-
-@pytest.mark.parametrize("every, sample", [(8, 150), pytest.param(1, 600, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dialect", ["us", "gb"])
-def test_every_word_is_as_g2p_says_it(dialect, every, sample):
-    lexicon, written, g2p = Lexicon.load(dialect), rows(dialect), G2P.load(dialect)
-    reader = Reader(lexicon, None)
-    assert written.keys() == lexicon.words
-    symbols = {symbol for _, sounds in written.values() for symbol in "".join(sounds.values())}
-    # Kokoro v1.0 reads T and t
-    assert not symbols - (KNOWN | {" "})
-    assert not symbols & set("ɾʔ")
-    for word in list(written)[::every]:
-        source, sounds = written[word]
-        if source != "r":
-            reading = reader.read(word)
-            senses = reading.senses or {"": reading.phonemes}
-            assert sounds == {tag: sound or "" for tag, sound in senses.items()}, word
-    by_rule = [word for word, (source, _) in written.items() if source == "r" or not word.islower()]
-    draw = random.Random(29)
-    words = [*draw.sample(sorted(written), sample), *draw.sample(by_rule, sample // 4), "the", "AM"]
-    for word in words:
-        sounds = {sound or reader.letters(word).phonemes for sound in written[word][1].values()}
-        assert said_alone(g2p, word) in sounds, word
-
-
-def test_lines_are_sorted_by_bytes_and_words_are_right():
-    lines, us, gb = lexicon_lines("us"), rows("us"), rows("gb")
-    assert list(lines) == sorted(lines, key=str.encode)
-    assert us["water"] == ("g", {"": "wˈɔTəɹ"})
-    assert us["beth"][1] == {"": "bˈɛθ"}
-    assert us["the"] == ("r", {"": "ðə"})
-    assert gb["water"] == ("g", {"": "wˈɔːtə"})
-    assert gb["Z"] == ("r", {"": "zˈɛd"})
-    assert us["AM"][1] == {"DEFAULT": "ˈæm", "NOUN": ""}
-    assert us["Dr."][1] == {"": "dˈɑktəɹ"}
+def test_symbols_are_kokoros():
+    assert list(SYMBOLS) == list(KokoroConfig.load(DEMO_VOICE / "config.json").vocab)
 
 
 @table(
-    "voices dialects",
+    "voices languages",
     """
     af_heart am_adam          | ["us"]
     bm_george                 | ["gb"]
-    bf_emma af_heart ef_dora  | ["us", "gb"]
+    bf_emma af_heart ef_dora  | ["es", "gb", "us"]
     slt                       | ["us"]
-    ef_dora im_nicola         | []
+    ef_dora im_nicola         | ["es", "it"]
+    zf_xiaobei                | ["us", "zh"]
+    hf_alpha                  | ["hi", "us"]
+    jf_alpha                  | ["ja", "us"]
 """,
 )
-def test_dialects_follow_the_voices(voices, dialects):
-    assert list(dialects_for(voices.split())) == dialects
+def test_languages_follow_the_voices(voices, languages):
+    assert sorted(languages_for(voices.split())) == languages
 
 
 def sentence(text):
-    return Chunk.of(next(phoneme_sentences(text)).words)
+    return Chunk.from_words(next(phoneme_sentences(text)).words)
 
 
 @st.composite
@@ -191,13 +147,13 @@ def test_cutting_loses_nothing_and_keeps_the_limit(text, longest):
 )
 def test_cuts_at_a_mark_between_words_then_inside_one(text, left, right, endings):
     whole = sentence(text)
-    parts = halves(whole)
+    parts = whole.halves()
     assert [part.phonemes for part in parts] == [left, right]
     assert [part.ending for part in parts] == endings.split()
     assert parts[0].words[0].start == 0
     assert parts[1].words[-1].end == len(text)
     with pytest.raises(UtteranceTooLong, match="'a' at 0 does not fit"):
-        halves(sentence("a"))
+        sentence("a").halves()
 
 
 def test_paragraphs_and_silent_words():
@@ -358,3 +314,23 @@ def test_a_mark_that_fits_no_more_stays_in_the_cue_of_its_word():
     (speech,) = spoken_phonemes(text)
     TimesFile(file, text, ".srt").add(speech)
     assert file.getvalue().count(" --> ") == 1
+
+
+def test_a_long_sentence_without_a_mark_is_cut_where_phrases_meet():
+    """Before, at the last word that fitted: "depths of | human credulity"."""
+    text = (
+        "It was a tale that had been told in every village from the mountains to the sea by old men"
+        " who had heard it from their fathers and by women who had sung it to their children until"
+        " nobody alive could say where it had begun or who had first dared to plumb the depths of"
+        " human credulity with a story so plainly false and yet so warmly loved that even the"
+        " priest who preached against it every winter was known to hum the refrain as he walked"
+        " home through the snow"
+    )
+    parts = [
+        text[chunk.words[0].start : chunk.words[-1].end]
+        for chunk in chunks(text_reader("us")(text), text)
+    ]
+    assert len(parts) == 2
+    assert " ".join(parts) == text
+    assert parts[1].startswith("or who had first dared to plumb the depths of human credulity")
+    assert all(len(part) > len(text) / 3 for part in parts)

@@ -12,24 +12,26 @@ import numpy as np
 import pytest
 import torch
 
+from kokoro_ane.core.voices import Voice
 from kokoro_ane.encoder.functions import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared_runs
+from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared_levels, compared_runs
 from kokoro_ane.pipeline.step_comparison import first_bad, rectangular
 from kokoro_ane.pipeline.synthesis import STEPS, Pipeline, SpeechOptions
-from kokoro_ane.pipeline.text import phoneme_sentences
 from kokoro_ane.pipeline.validate import main as validate
 from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensors
 from kokoro_ane.pipeline.vectors import main
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes import coreml, registry
 from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_g2p.text import phoneme_sentences
 from mlprogram import Program
 from mlprogram.dtypes import BY_NAME
 from tests.builds import VECTORS_VOICE, left_behind
 from tests.commands import ROOT, printed
 from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 
+FILES = ("index.json", "voice.npy", "statistics.npy", "text.wav")
 BEGINNING = {"phonemes", "speed", "seed"}  # what an utterance starts from
 
 
@@ -49,7 +51,7 @@ class TestVectors:
         }
 
     def test_index_describes_every_file(self, tiny_vectors):
-        index, listed = load_index(tiny_vectors), {"index.json", "voice.npy", "text.wav"}
+        index, listed = load_index(tiny_vectors), set(FILES)
         written = {name for step in index["steps"] for name in step["writes"]}
         for utterance in index["utterances"]:
             assert set(utterance["tensors"]) == written | BEGINNING
@@ -63,7 +65,7 @@ class TestVectors:
         pipeline = Pipeline(
             phoneme_sentences, opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab
         )
-        voice = torch.from_numpy(np.load(tiny_vectors / "voice.npy"))
+        voice = Voice(np.load(tiny_vectors / "voice.npy"))
         utterance, options = UTTERANCES[0], SpeechOptions(raw=True)
         (speech,) = pipeline.speak(utterance.phonemes, voice, options)
         stored = load_tensors(tiny_vectors, load_index(tiny_vectors)["utterances"][0])
@@ -112,7 +114,8 @@ class TestVectors:
                 return outputs
 
         monkeypatch.setattr(registry, "check_runtime", lambda *_, **__: None)
-        monkeypatch.setattr(coreml, "chip", lambda: "Apple M4")
+        units = {"encoder": "CPU_AND_GPU", "vocoder": "CPU_AND_NE"}
+        monkeypatch.setattr(coreml, "mac_units", units.get)
         monkeypatch.setattr(coreml, "CoreMLProgram", partial(coreml.CoreMLProgram, opened=StandIn))
         assert check(tiny_vectors, "--runtime", "coreml") == bool(missed)
         rows = printed(capsys)["missed"]
@@ -199,6 +202,15 @@ class TestValidator:
         one[0, 11], other[0, 11] = np.pi, -np.pi
         other[0, 12:] = 1.7
         assert np.allclose(rectangular(one), rectangular(other))
+
+    @pytest.mark.parametrize("gain, verdict", [(0.02, "good"), (0.3, "BAD")])
+    def test_predicted_statistics_are_judged_by_what_another_seed_changes(self, gain, verdict):
+        """Another seed changes the noise, wrong statistics the level of bands."""
+        speech, *noise = np.random.default_rng(0).standard_normal((3, 600 * 40))
+        wrong = 1 + gain * np.sin(np.arange(12_001) / 500)
+        ours = np.fft.irfft(np.fft.rfft(speech) * wrong)
+        runs = [{"waveform": w} for w in (speech, ours, speech + 0.05 * noise[0])]
+        assert compared_levels(*runs).verdict == verdict
 
     @pytest.mark.parametrize("arithmetic", ["float32", "float64"])
     def test_our_pytorch_against_upstream(self, folder, arithmetic, tmp_path, capsys):

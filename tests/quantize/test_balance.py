@@ -27,7 +27,6 @@ from kokoro_ane.quantize.balance import (
     with_time_varying_scales,
 )
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.level import Calibration, level_of
 from kokoro_ane.quantize.methods import METHODS, SCHEMES, PaletteWeights
@@ -41,6 +40,7 @@ from kokoro_ane.quantize.plan import LayerPlan, can_be_fitted, plan_for, vocoder
 from kokoro_ane.quantize.statistics import readings
 from kokoro_ane.quantize.stored_forms import RoundedInput
 from kokoro_ane.runtimes.genuine import require_genuine
+from kokoro_ane.speech.corpus import require_disjoint
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import EagerVocoder, places
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -339,7 +339,7 @@ class TestUnfolded:
         torch.manual_seed(0)
         layer = (Conv if kind == "Conv" else ConvTranspose)(6, 5, **options)
         x = torch.randn(1, 6, 1, 60)
-        unfolded = Unfolded.of(layer)
+        unfolded = Unfolded.from_layer(layer)
         product = unfolded.inputs(x) @ unfolded.matrix(layer.weight).T  # [n, O] or [n, O stride]
         expected = (layer(x) - layer.bias.view(1, -1, 1, 1))[0, :, 0].T  # [S, O]
         if unfolded.transposed:  # [n, O, stride] -> [n stride, O], less the padding at both ends
@@ -412,7 +412,13 @@ class TestPackage:
         assert manifest.target == METHODS[name].target or name == "mixed"
         level = level_of(checkpoint, METHODS[name], partial_recipe)
         assert set(level.forms) == set(chosen)
-        weight = Vocoder.of(checkpoint).get_submodule(paths[0]).weight.detach().half().numpy()
+        weight = (
+            Vocoder.from_checkpoint(checkpoint)
+            .get_submodule(paths[0])
+            .weight.detach()
+            .half()
+            .numpy()
+        )
         how = dataclasses.replace(SCHEMES[levels[0]].weights, gptq=False)
         nearest = form_of(weight, how)
         assert nearest is not None
@@ -438,12 +444,12 @@ def test_moments_are_means_over_columns(vocoder, clip):
     inputs = inputs_by_hooks(vocoder, clip)
     read = readings(vocoder, [clip, clip, clip], (), paths)
     for path in paths:
-        columns = Unfolded.of(vocoder.get_submodule(path)).inputs(inputs[path])
+        columns = Unfolded.from_layer(vocoder.get_submodule(path)).inputs(inputs[path])
         mean = columns.T @ columns / len(columns)
         moments = read[path].moments
         assert float((moments - mean).norm() / mean.norm()) < 1e-3, path
     weight = vocoder.decode[0].conv1.weight.detach().half().numpy()
-    fit = Fit(Unfolded.of(vocoder.decode[0].conv1), read[paths[0]].moments)
+    fit = Fit(Unfolded.from_layer(vocoder.decode[0].conv1), read[paths[0]].moments)
     form = fit(weight, PaletteWeights(4))
     assert (form.entries.shape, form.index.shape) == ((1, 16), weight.shape)
     assert all(a <= b for a, b in itertools.pairwise(form.entries[0]))

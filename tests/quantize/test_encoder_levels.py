@@ -30,8 +30,8 @@ from kokoro_ane.quantize.methods import (
     OwnGrid,
     PaletteWeights,
 )
-from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.stored_forms import Integers, Table
+from kokoro_ane.speech.speech import own_speech
 from mlprogram import Program
 
 LEVELS = STAGE_METHODS["encoder"]
@@ -112,7 +112,7 @@ def test_moments_are_of_what_a_weight_multiplies(tiny_build, tiny_checkpoint, mo
         if len(one.input_ids) < 192 and one.frames < 640
     ][:2]
     monkeypatch.setattr(encoder_layers, "own_speech", lambda *_: short)
-    encoder = with_stored_lstms(Encoder.of(tiny_checkpoint))
+    encoder = with_stored_lstms(Encoder.from_checkpoint(tiny_checkpoint))
     monkeypatch.setattr(plan, "SMALL", 0)
     every = Method("every", "", "fp16", PaletteWeights(6, gptq=True))
     planned = encoder_plan(every, encoder)
@@ -153,7 +153,7 @@ def test_mixed_gives_energy_fewer_bits_than_durations():
 
 def test_stored_lstms_compute_what_the_encoder_does(tiny_checkpoint):
     """To fp32's rounding, padding and all."""
-    encoder = Encoder.of(tiny_checkpoint)
+    encoder = Encoder.from_checkpoint(tiny_checkpoint)
     ids = torch.tensor([[1, 2, 3, 4, 5, -1, -1]], dtype=torch.int32)
     inputs = ids, torch.ones(1, tiny_checkpoint.config.style_dim), torch.ones(1)
     with torch.no_grad():
@@ -234,7 +234,7 @@ class TestPackage:
     def test_two_packages_stay_two(self, tiny_checkpoint, tmp_path):
         """Of iOS 17, where the level needs iOS 18: each says what it holds itself."""
         stage = EncoderStage(tiny_checkpoint, Buckets((64,), (160,)), target="iOS17")
-        builder.build(stage, tmp_path)
+        builder.build_packages(stage, tmp_path)
         pairs = build_compressed(LEVELS["w8g"], tiny_checkpoint, tmp_path, stage=ENCODER_NAME)
         assert [parent.stage for parent, _ in pairs] == [child.stage for _, child in pairs]
         assert [child.target for _, child in pairs] == ["iOS18", "iOS18"]

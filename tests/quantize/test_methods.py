@@ -6,12 +6,15 @@ import dataclasses
 import itertools
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.kokoro_int8.cache import CONFIG, DATA
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
@@ -224,6 +227,15 @@ class TestRecipeFile:
         assert recipe is not None
         recipe.require_fits(checkpoint)
         assert recipe_path(checkpoint, "mixed18") == RECIPES / "demo-mixed18.json"
+
+    def test_weights_of_kokoros_architecture_follow_kokoro_int8s(self):
+        demo = open_checkpoint(str(DEMO_VOICE))
+        config = KokoroConfig.load(DATA / CONFIG)
+        other = replace(demo, config=replace(config, name="mine"), folder=DATA)
+        recipe = recipe_for(METHODS["mixed18"], other)
+        assert recipe.checkpoint == "kokoro-int8"
+        recipe.require_fits(other)
+        refused("was found for checkpoint kokoro-int8", recipe.require_fits, demo)
 
     @table(
         "text message",

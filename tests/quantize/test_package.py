@@ -4,6 +4,7 @@ measure and judge.
 
 import dataclasses
 import json
+import re
 import shlex
 import shutil
 from collections import Counter
@@ -40,9 +41,9 @@ from kokoro_ane.quantize.methods import METHODS, IntegerWeights
 from kokoro_ane.quantize.plan import plan_for, vocoder_layers
 from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_ane.quantize.sensitivity import main as sensitivity
-from kokoro_ane.quantize.speech import calibration_inputs, own_speech
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput
 from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
+from kokoro_ane.speech.speech import calibration_inputs, own_speech
 from kokoro_ane.vocoder.decoder import Vocoder
 from mlprogram import Program
 from mlprogram.examine.profile import open_program
@@ -89,7 +90,7 @@ def scaled_tables(program):
 
 
 def compressed_layers(built):
-    layers = vocoder_layers(Vocoder.of(built[0]))
+    layers = vocoder_layers(Vocoder.from_checkpoint(built[0]))
     return [layer for layer in layers if layer.elements > 2048 and not layer.is_tail]
 
 
@@ -109,7 +110,7 @@ def stage_with(built, name):
     parent = manifest_of(built, "fp16")
     recipe = recipe_of(built[0]) if METHODS[name].by_recipe else None
     made = level_for(quick(name), *built, recipe)
-    return CompressedStage.of(made, stage_of(built[0], parent), parent)
+    return CompressedStage.from_stage(made, stage_of(built[0], parent), parent)
 
 
 class TestStructure:
@@ -150,7 +151,7 @@ class TestStructure:
         assert counts["constexpr_affine_dequantize"] == len(large)
         assert set(counts) == {"constexpr_affine_dequantize", "const"}
         layer = next(layer for layer in large if not layer.transposed)
-        exact = Vocoder.of(built[0]).get_submodule(layer.name).weight.detach().numpy()
+        exact = Vocoder.from_checkpoint(built[0]).get_submodule(layer.name).weight.detach().numpy()
         label = f"vocoder_{layer.name.replace('.', '_')}_weight_cast_fp16"
         coarse = np.asarray(program.constant(label), dtype=np.float64)
         steps = np.abs(exact).reshape(len(exact), -1).max(axis=1) / 127
@@ -232,7 +233,10 @@ class TestLevelFile:
 
 class TestW8A8:
     def test_convolutions_read_int8_by_symmetric_scales(self, built):
-        program, layers = program_of(built, "w8a8"), vocoder_layers(Vocoder.of(built[0]))
+        program, layers = (
+            program_of(built, "w8a8"),
+            vocoder_layers(Vocoder.from_checkpoint(built[0])),
+        )
         layers = tuple(layer for layer in layers if not layer.is_tail)
         maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
         convolutions = [op for op in program.operations if op.op_type in CONVOLUTIONS]
@@ -243,12 +247,15 @@ class TestW8A8:
             for x in layers
             if x.name.endswith(".pool") or x.name.startswith("generator.ups.")
         }
-        assert in_float == upsamplers | {
+        last_stage = re.compile(r"generator\.(noise_(convs|res)\.1|resblocks\.[345])\b")
+        late = {x.name for x in layers if not x.is_style and last_stage.match(x.name)}
+        assert in_float - upsamplers - late == {
             "F0_conv",
             "N_conv",
             "encode.conv1",
-            "generator.noise_convs.1",
+            *(f"generator.resblocks.1.convs1.{index}" for index in range(3)),
         }
+        assert late | upsamplers <= in_float
         assert not [x.name for x in layers if x.is_style and reads[x.name] == "dequantize"]
         assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
         program = program_of(built, "w8a8")
@@ -263,7 +270,7 @@ class TestW8A8:
         assert balanced["value"] > 100.0 > following["value"] > 25.0
         assert module["value"] > against_parent["value"] > 15.0
         # tail and decoder weigh more in a tiny model
-        assert 0.5 < manifest.compression["int8_macs_share"] < 1.0
+        assert 0.2 < manifest.compression["int8_macs_share"] < 1.0
         assert manifest.compression["activations"]["exponent"] == QUICK.exponent
 
 
@@ -378,7 +385,9 @@ class TestSensitivityCommand:
         data = json.loads(shown.splitlines()[-1])
         recipe = load_recipe(tmp_path / "recipe.json")
         assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
-        plan_for(METHODS["mixed"], vocoder_layers(Vocoder.of(copied[0])), recipe.levels)
+        plan_for(
+            METHODS["mixed"], vocoder_layers(Vocoder.from_checkpoint(copied[0])), recipe.levels
+        )
         assert len(measured_layers) > 50
 
         (log,) = (copied[1] / "sensitivity").iterdir()
@@ -596,7 +605,7 @@ class TestQualityCommand:
             shutil.copytree(manifest.package_path, tmp_path / manifest.package)
             shutil.copy(manifest.path, tmp_path)
 
-        for name in ("build", "quantize"):
+        for name in ("build_stage", "quantize_stage"):
             monkeypatch.setattr(f"kokoro_ane.pipeline.package_builds.{name}", build)
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
         assert self.run((built[0], tmp_path)) == 0

@@ -52,7 +52,7 @@ class TestLayers:
             assert torch.allclose(replaced(x, None), lstm(x, None), atol=1e-6)
 
     def test_every_lstm_and_gelu_of_the_encoder_is_replaced(self, tiny_checkpoint):
-        function = DurationFunction(Encoder.of(tiny_checkpoint)).eval()
+        function = DurationFunction(Encoder.from_checkpoint(tiny_checkpoint)).eval()
         ids = torch.arange(1, 12, dtype=torch.int32)[None]
         inputs = ids, torch.randn(1, tiny_checkpoint.config.style_dim), torch.ones(1)
         copied = plain(function)

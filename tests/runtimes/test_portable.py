@@ -16,14 +16,14 @@ import soundfile
 import torch
 
 from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.compute_units import units_for
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.steps import run_steps
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, begin
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.runtimes.coreml import units_for
+from kokoro_ane.runtimes.opened_voice import open_voice
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import (
     RUNTIMES,
@@ -32,8 +32,10 @@ from kokoro_ane.runtimes.registry import (
     module_of,
     open_runtime,
 )
+from kokoro_ane.speech.speech import check_speech
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.source import HarmonicSource
+from kokoro_ane.vocoder.vocoder_steps import VOCODER_INPUTS
 from tests.builds import once, uninstall
 from tests.commands import parsed, ran, refused
 
@@ -76,7 +78,7 @@ def spoken(checkpoint, build, runtime, phonemes):
     opened = open_runtime(runtime, Request(checkpoint, build))
     chain = Chain(
         checkpoint.config.vocab,
-        checkpoint.voice(checkpoint.voices[0]).numpy(),
+        open_voice(checkpoint, checkpoint.voices[0], opened.vocoder.predictor),
         opened.encoder,
         opened.vocoder,
     )
@@ -141,7 +143,8 @@ def test_a_runtime_of_files_says_what_pytorch_says(
         exact = runtime == "onnx" and name in ("hidden", "text")
         assert snr_db(reference[name], outputs[name]) >= (100 if exact else 90), name
     vocoder = open_runtime(runtime, Request(tiny_checkpoint, build)).vocoder
-    waveform = vocoder.run(reference["features"], reference["style"], reference["asr"].shape[-1])
+    columns = (reference[name] for name in VOCODER_INPUTS)
+    waveform = vocoder.run(*columns, reference["asr"].shape[-1])
     assert snr_db(reference["waveform"], waveform) >= 100
 
 
@@ -151,8 +154,8 @@ def test_a_runtime_that_is_not_installed_names_its_command(
 ):
     library, _ = LIBRARIES[runtime]
     uninstall(monkeypatch, library)
-    needed = f"runtime {runtime} needs {library}, which is not installed: pip install"
-    needed += f' "kokoro-ane[{runtime}]"'
+    line = "make venv" if runtime == "onnx" else f'pip install "kokoro-ane[{runtime}]"'
+    needed = f"runtime {runtime} needs {library}, which is not installed: run `{line}`"
     refused(f"^{re.escape(needed)}$", open_runtime, runtime, Request(tiny_checkpoint, tmp_path))
     assert default_runtime() == "mlprogram"
     flags = f"--runtime {runtime} --checkpoint {tiny_checkpoint.folder}"
@@ -194,40 +197,20 @@ def without_torch(folder, build, out, *more):
     return ran(sys.executable, "-c", WITHOUT_TORCH, *flags(folder, build, out), *more)
 
 
-@pytest.fixture(scope="module")
-def plain_voices(tiny_checkpoint, tmp_path_factory):
-    folder = Path(
-        shutil.copytree(tiny_checkpoint.folder, tmp_path_factory.mktemp("plain") / "tiny")
-    )
-    for name in tiny_checkpoint.voices:
-        (folder / "voices" / f"{name}.pt").unlink()
-        (folder / "voices" / f"{name}.bin").write_bytes(
-            tiny_checkpoint.voice(name).numpy().astype("<f4").tobytes()
-        )
-    return folder
-
-
-def test_speaks_without_pytorch_and_is_the_default_there(plain_voices, build, tmp_path):
-    done = without_torch(plain_voices, build, tmp_path / "a.wav")
+def test_speaks_without_pytorch_and_is_the_default_there(tiny_checkpoint, build, tmp_path):
+    done = without_torch(tiny_checkpoint.folder, build, tmp_path / "a.wav")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["runtime"] == "onnx"
-    samples = samples_of(plain_voices, build, tmp_path / "b.wav", "--runtime", "onnx")
+    samples = samples_of(tiny_checkpoint.folder, build, tmp_path / "b.wav", "--runtime", "onnx")
     assert np.array_equal(soundfile.read(tmp_path / "a.wav")[0], samples)
 
 
 @pytest.mark.parametrize("runtime", ["torch", "mlprogram"])
-def test_what_needs_pytorch_says_so(plain_voices, build, tmp_path, runtime):
-    done = without_torch(plain_voices, build, tmp_path / "a.wav", "--runtime", runtime)
+def test_what_needs_pytorch_says_so(tiny_checkpoint, build, tmp_path, runtime):
+    done = without_torch(tiny_checkpoint.folder, build, tmp_path / "a.wav", "--runtime", runtime)
     assert (done.returncode, done.stdout) == (2, "")
-    needed = f"runtime {runtime} needs torch, which is not installed: make venv"
+    needed = f"runtime {runtime} needs torch, which is not installed: run `make venv`"
     assert done.stderr == f"error: {needed}\n"
-
-
-def test_a_voice_that_only_pytorch_reads_is_one_line(tiny_checkpoint, build, tmp_path):
-    done = without_torch(tiny_checkpoint.folder, build, tmp_path / "a.wav")
-    assert done.returncode == 2
-    assert "is read by PyTorch, which is not installed: put " in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("runtime", FILES)
@@ -276,14 +259,15 @@ class TestPackages:
         for name in ("torch", "mlprogram"):
             vocoder = open_runtime(name, Request(tiny_checkpoint, tiny_build, method)).vocoder
             style = inputs.style[:, :, None, None]
-            waveforms.append(vocoder.run(vocoder.pack(inputs), style, inputs.frames).numpy())
+            samples = vocoder.run(vocoder.pack(inputs), style, style[:, :0], inputs.frames)
+            waveforms.append(samples.numpy())
         assert snr_db(*waveforms) >= limit_db
 
     def test_source_of_the_manifest_is_the_checkpoints(self, tiny_checkpoint, tiny_build):
         recorded = HarmonicSource.recorded(
             Manifest.load(tiny_build / "KokoroVocoder-tiny-padded-fp16.json").source
         )
-        twin = Vocoder.of(tiny_checkpoint).generator.m_source.host
+        twin = Vocoder.from_checkpoint(tiny_checkpoint).generator.m_source.host
         assert np.array_equal(recorded.weights, twin.weights)
         assert recorded.bias == twin.bias
 
@@ -304,12 +288,10 @@ class TestPackages:
 
     # the encoder's LSTM aborts on the M5's GPU
     def test_compute_units_by_chip_and_core_ml_elsewhere(self):
-        declared = {
-            "default": "CPU_AND_GPU",
-            "M5": "CPU_ONLY",
-            "reason": "the LSTM aborts on the M5's GPU",
-        }
-        assert units_for(declared, "Apple M5 Max") == "CPU_ONLY"
-        assert units_for(declared, "Apple M4") == "CPU_AND_GPU"
+        assert units_for("encoder", "macOS", [26, 5], "Apple M5 Max") == "CPU_ONLY"
+        assert units_for("encoder", "macOS", [26, 5], "Apple M4") == "CPU_AND_GPU"
+        assert units_for("encoder", "iOS", [27, 0], "") == "CPU_ONLY"
+        assert units_for("vocoder", "macOS", [15, 0], "Apple M1") == "CPU_AND_NE"
+        assert units_for("vocoder", "plan9", [4], "") == "CPU_ONLY"
         refused("needs macOS, here is linux", check_runtime, "coreml", "fp16", platform="linux")
         check_runtime("coreml", "fp16", platform="darwin")

@@ -5,11 +5,12 @@ is from outside this repository.
 import random
 import re
 
-from kokoro_ane.g2p.bundled import DATA
-from kokoro_ane.pipeline.text_tables import MARKED
-from tests.g2p.espeak import LANGUAGES, SENTENCES
-from tests.g2p.lines import PATTERNS, filled, sentence
-from tests.g2p.typed import FOLDER, read_lines, rows
+from kokoro_g2p.bundled import DATA
+from kokoro_g2p.languages.scripts import SCRIPTS  # and the names of their folders
+from kokoro_g2p.port.text_tables import MARKED
+from reader_tests.espeak import LANGUAGES, SENTENCES
+from reader_tests.lines import PATTERNS, filled, sentence
+from reader_tests.typed import FOLDER, read_lines, rows
 from training.taught_lines import WORDS
 from training.taught_lines import lines as prose
 
@@ -19,8 +20,9 @@ def lines(language, count, seed=0):
     written with.
     """
     rng = random.Random(f"{language}{seed}")
-    is_foreign = language in LANGUAGES
-    pieces, words = sources(language, LANGUAGES[language].name if is_foreign else "")
+    names = {code: one.name for code, one in LANGUAGES.items()} | dict(SCRIPTS)
+    is_foreign = language in names
+    pieces, words = sources(language, names.get(language, ""))
     english, texts = prose(("af_heart",), seed, WORDS, 0.0), dict.fromkeys(MARKED)
     while len(texts) < count:
         kind = rng.random()
@@ -51,6 +53,10 @@ def sources(language, name):
         for path in sorted(FOLDER.glob("heteronyms_*.tsv")):
             pieces += [row[-1] for row in rows(path.stem)[1:]]
         return pieces, [row[2] for row in rows("names")]
+    for path in sorted((SENTENCES.parent / name).glob("*")):
+        rows_of_file = path.read_text(encoding="utf-8").splitlines()
+        # a register, a sentence, syllables; or a text and what is said
+        pieces += [row.split("\t")[row.count("\t") > 1] for row in rows_of_file]
     for path in sorted(SENTENCES.glob(f"{name}*.txt")):
         pieces += path.read_text(encoding="utf-8").splitlines()
     return pieces, re.findall(r"[^\W\d_]{2,}", (DATA / f"{name}.json").read_text(encoding="utf-8"))

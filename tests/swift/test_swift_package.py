@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.g2p import G2P
+from kokoro_ane.core.voices import Voice
 from kokoro_ane.pipeline.audio import to_pcm
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
-from kokoro_ane.pipeline.text import text_reader
-from kokoro_ane.pipeline.text_tables import spoken_chunks, write_text_tables
 from kokoro_ane.pipeline.voice_file import decoded
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_g2p import G2P
+from kokoro_g2p.port.text_tables import SCRIPTS, spoken_chunks, write_text_tables
+from kokoro_g2p.text import text_reader
 from tests.commands import ROOT
 from tests.demo_voice import DEMO_VOICE, heldout
 from tests.swift.swift_lines import lines
@@ -82,7 +82,10 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
     text = f"{TEXT}\n{MARKED.format(voice=voice, other=checkpoint.voices[-1])}"
 
     def table_of(name):
-        return torch.from_numpy(decoded((bundle / f"voices/{name}.style").read_bytes())[:, None])
+        pack = decoded((bundle / f"voices/{name}.style").read_bytes())[:, None]
+        statistics = bundle / f"voices/{name}.statistics"
+        added = np.fromfile(statistics, "<f2") if statistics.is_file() else np.zeros(0)
+        return Voice(pack, added.astype(np.float32).reshape(2, -1))  # [2, 2R]
 
     reader, vocab = text_reader("us"), checkpoint.config.vocab
     chain = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=table_of)
@@ -115,14 +118,18 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("language", "count"),
-    [("us", 8000), ("gb", 1000), ("es", 500), ("it", 500), ("fr", 500), ("pt", 500)],
+    [
+        *[("us", 8000), ("gb", 1000), ("es", 500), ("it", 500), ("fr", 500), ("pt", 500)],
+        *[("zh", 1000), ("hi", 1000), ("ja", 1000)],
+    ],
 )
 def test_lines_are_read_as_python_reads_them(language, count, tmp_path):
-    """10,000 of them to phonemes, endings, pauses and paces; -s prints the lines that differ, and
+    """13,000 of them to phonemes, endings, pauses and paces; -s prints the lines that differ, and
     words a second, start and memory.
     """
     texts = lines(language, count)
-    write_text_tables(tmp_path / "text", language)
+    for each in {language, *(("us",) if language in SCRIPTS else ())}:
+        write_text_tables(tmp_path / "text", each)
     (tmp_path / "lines").write_text(
         "".join(f"{json.dumps(text)}\n" for text in texts), encoding="utf-8"
     )

@@ -1,9 +1,6 @@
-"""Layers of the vocoder against upstream's and NumPy's; the tail on the host, end to end."""
+"""Layers of the vocoder against upstream's and NumPy's, and the padded graph."""
 
-import json
 import math
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,20 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT, TRUNK, WAVEFORM
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT
 from kokoro_ane.core.layers import AdaIN1d, Conv, Mask, Snake
-from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.pipeline.apply import main as compress
-from kokoro_ane.pipeline.build import main as build_stage
-from kokoro_ane.pipeline.speak import main as speak
-from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.speech.speech import check_speech
 from kokoro_ane.vocoder.decoder import LOUD_SCALE, QUIET_SCALE, InverseStft, Vocoder
-from kokoro_ane.vocoder.layouts import HostTail, PaddedLayout
-from kokoro_ane.vocoder.render import VocoderPackage, render_reference
+from kokoro_ane.vocoder.layouts import PaddedLayout
+from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.source import BINS, HarmonicSource, gaussian_noise, hann, sine_waves
 from kokoro_ane.vocoder.streaming.streaming_layers import (
     POLYNOMIAL,
@@ -38,9 +29,6 @@ from kokoro_ane.vocoder.streaming.streaming_model import (
     GivenNorms,
     bias_of,
 )
-from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
-from mlprogram import Program
-from tests.builds import once
 from tests.demo_voice import DEMO_VOICE
 
 SMALLEST_ALPHA = 9.48e-5  # generator.noise_res.1.alpha2.0; four alphas are negative
@@ -67,7 +55,7 @@ def normed(x, scale, dtype):
     return norm(
         x.to(dtype),
         torch.zeros(1, 4, 1, 1, dtype=dtype),
-        Mask.of(torch.ones(1, 1, 1, COLUMNS, dtype=dtype)),
+        Mask.from_values(torch.ones(1, 1, 1, COLUMNS, dtype=dtype)),
     )
 
 
@@ -214,7 +202,7 @@ class TestSnake:
         inside = x[:, :, 0, :columns]
         spectrum = torch.exp(inside[:, :BINS]) * torch.exp(1j * torch.sin(inside[:, BINS:]))
         expected = torch.istft(spectrum, N_FFT, HOP_SAMPLES, N_FFT, torch.from_numpy(hann()))
-        waveform = InverseStft().double()(x, Mask.of(mask)).flatten()[: expected.shape[-1]]
+        waveform = InverseStft().double()(x, Mask.from_values(mask)).flatten()[: expected.shape[-1]]
         # the kernel is stored in float32
         torch.testing.assert_close(waveform, expected[0], rtol=1e-5, atol=1e-5)
 
@@ -231,102 +219,13 @@ class TestSnake:
         assert not np.array_equal(one, other)
 
 
-@pytest.fixture(scope="module")
-def build(tiny_checkpoint, tiny_build, tmp_path_factory):
-    """Both encoders and vocoders, and the vocoder with a host tail."""
-
-    def make(out):
-        shutil.copytree(tiny_build, out, dirs_exist_ok=True)
-        flags = (
-            f"vocoder --tail host --checkpoint {tiny_checkpoint.folder} --out {out} "
-            "--buckets 40,160,640"
-        ).split()
-        assert build_stage(flags) == 0
-
-    return once(tmp_path_factory, ["host tail", tiny_checkpoint.sha256], make)
-
-
-class TestHostTail:
-    def test_the_manifests_words_are_the_tail(self, tiny_checkpoint):
-        vocoder = Vocoder.of(tiny_checkpoint)
-        generator, tail = vocoder.generator, HostTail.of(vocoder)
-        shape = 1, generator.conv_post.in_channels, 1, 2401
-        trunk = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        with torch.no_grad():
-            samples = generator.stft(generator.conv_post(trunk), None).flatten()
-        recorded = HostTail.recorded(json.loads(json.dumps(tail.described())))
-        assert snr(samples, recorded(trunk)) >= 115
-
-    def test_the_layout_ends_before_conv_post(self):
-        """The demo voice's widths, in exact arithmetic: the whole layout and the one with a host
-        tail say the same.
-        """
-        from kokoro_ane.core.checkpoint import open_checkpoint
-
-        checkpoint = open_checkpoint(str(DEMO_VOICE))
-        vocoder, speech = Vocoder.of(checkpoint), check_speech(checkpoint, 140)
-        for layout in (PaddedLayout(), PaddedLayout(HostTail.of(vocoder))):
-            module = layout.module(vocoder, checkpoint.config.hidden_dim).eval()
-            with torch.no_grad():
-                out = module(layout.pack(speech, 180), speech.style[:, :, None, None])
-            assert (
-                snr_db(render_reference(vocoder, speech), layout.join(out, 140).numpy()) >= 105
-            ), layout.name
-
-    def test_the_package_has_no_fp32_and_gives_the_trunk(self, build):
-        manifest = Manifest.load(build / "KokoroVocoder-tiny-host-fp16.json")
-        program = Program(manifest.package_path)
-        facts = VocoderFacts.read(program)
-        assert list(program.outputs) == list(manifest.outputs) == [TRUNK]
-        assert manifest.outputs[TRUNK]["dtype"] == "float16"
-        assert facts.tail_operations == 0
-        assert facts.fp32_outside_tail == ()
-        assert "exp" not in facts.operations
-        whole = VocoderFacts.read(Program(build / "KokoroVocoder-tiny-padded-fp16.mlpackage"))
-        assert whole.tail_operations > 0
-
-    def test_host_tail_against_the_tail_in_the_package(self, build, tiny_checkpoint):
-        speech = check_speech(tiny_checkpoint, 37)
-        one, other = (
-            VocoderPackage(build / f"KokoroVocoder-tiny-{layout}-fp16.json").render(speech)
-            for layout in ("padded", "host")
-        )
-        assert snr_db(one, other) >= 60
-
-    def test_speaks_and_is_compressed_like_any_layout(self, build, tiny_checkpoint, tmp_path):
-        import soundfile
-
-        copy = Path(shutil.copytree(build, tmp_path / "build"))
-        place = f"--checkpoint {tiny_checkpoint.folder} --build {copy}".split()
-        assert compress(["--method", "w8", "--tail", "host", *place]) == 0
-        waveforms = {}
-        for name, more in {
-            "package": [],
-            "host": ["--tail", "host"],
-            "w8": ["--tail", "host", "--method", "w8"],
-        }.items():
-            out = tmp_path / f"{name}.wav"
-            flags = f"--phonemes --runtime mlprogram -o {out}".split()
-            assert speak(["abt de, fɡh.", *flags, *place, *more]) == 0
-            waveforms[name] = soundfile.read(out)[0]
-        assert snr_db(waveforms["package"], waveforms["host"]) >= 40
-        assert not np.array_equal(waveforms["host"], waveforms["w8"])
-
-    def test_a_package_without_the_tails_weights_is_refused(self, build, tiny_checkpoint, tmp_path):
-        copy = Path(shutil.copytree(build, tmp_path / "build"))
-        path = copy / "KokoroVocoder-tiny-host-fp16.json"
-        data = json.loads(path.read_text(encoding="utf-8"))
-        data["outputs"] = {WAVEFORM: data["outputs"][TRUNK]}
-        path.write_text(json.dumps(data), encoding="utf-8")
-        with pytest.raises(InputError, match="does not hold what it should"):
-            open_runtime("mlprogram", Request(tiny_checkpoint, copy, layout="host"))
-
-    def test_vectors_and_bundle_know_it(self, build, tiny_checkpoint, tmp_path):
-        """Every step replays from the bundle, the vocoder's with the tail of the manifest."""
-        from kokoro_ane.pipeline.bundle import main as bundle
-
-        place = f"--checkpoint {tiny_checkpoint.folder} --build {build}".split()
-        out = tmp_path / "bundle-tiny"
-        assert bundle(["--tail", "host", *place, "--out", str(out)]) == 3
-        assert bundle(f"--verify {out} --checkpoint {tiny_checkpoint.folder}".split()) == 0
-        assert (out / "packages" / "KokoroVocoder-tiny-host-fp16.mlpackage").is_dir()
+def test_the_padded_graph_is_the_vocoder():
+    """The demo voice's widths, in exact arithmetic."""
+    checkpoint = open_checkpoint(str(DEMO_VOICE))
+    vocoder, speech = Vocoder.from_checkpoint(checkpoint), check_speech(checkpoint, 140)
+    layout = PaddedLayout()
+    module = layout.module(vocoder, checkpoint.config.hidden_dim).eval()
+    with torch.no_grad():
+        out = module(layout.pack(speech, 180), speech.style[:, :, None, None])
+    reference = render_reference(vocoder, speech)
+    assert snr_db(reference, layout.join(out, 140).numpy()) >= 105

@@ -217,10 +217,11 @@ def test_full_size_fills_from_9_to_100_percent(full_size, bucket):
 
 @torch.no_grad()
 def run_in_pytorch(vocoder, inputs, bucket):
-    """The packed graph in fp32, which is what the executed program is in exact arithmetic."""
-    packed = PackedVocoder(vocoder, PackedLayout(CONFIG.hidden_dim))
+    """The packed graph in float64, which is what the executed program is in exact arithmetic."""
+    packed = PackedVocoder(vocoder.double(), PackedLayout(CONFIG.hidden_dim))
+    features = torch.from_numpy(pack(inputs, bucket)).double()
     return (
-        packed(torch.from_numpy(pack(inputs, bucket)), inputs.style[:, :, None, None])
+        packed(features, inputs.style[:, :, None, None].double())
         .flatten()[: 600 * inputs.frames]
         .numpy()
     )
@@ -235,7 +236,7 @@ def padding_figure(candidate):
 
 
 def test_an_honest_vocoder_holds():
-    assert padding_figure(random_vocoder(CONFIG, seed=0)).value > 100
+    assert padding_figure(random_vocoder(CONFIG, seed=0)).value > 230
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ def test_control_one_norm_that_counts_the_padding_is_rejected(name):
     vocoder = random_vocoder(CONFIG, seed=0)
     norm = vocoder.get_submodule(name)
     norm.forward = lambda x, style, mask: AdaIN1d.forward(
-        norm, x, style, Mask.of(mask.values * 0 + 1)
+        norm, x, style, Mask.from_values(mask.values * 0 + 1)
     )
     assert not padding_figure(vocoder).holds
 
@@ -294,6 +295,11 @@ def rendered():
 
 def test_one_frame_that_wanders_is_not_a_loss(rendered):
     assert rendered(0.0)["fp16's"].holds
+
+
+def test_weights_off_every_grid_may_be_noisier_in_a_long_bucket(rendered):
+    """kokoro-int8 with its weights shaken by half a step: 1.7 to 1.9 dB in a bucket of 420."""
+    assert rendered(1.9)["fp16's"].holds
 
 
 def test_control_noise_that_grows_with_the_bucket_is_rejected(rendered):

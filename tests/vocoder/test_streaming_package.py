@@ -19,6 +19,7 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import (
     DECODER,
     PADDED,
+    STATISTICS,
     STREAMING,
     STREAMING_POLYNOMIAL,
     UTTERANCE,
@@ -33,6 +34,7 @@ from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
+from kokoro_ane.pipeline.intermediates import is_predicted
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.compress import (
@@ -43,7 +45,6 @@ from kokoro_ane.quantize.compress import (
     stage_of,
 )
 from kokoro_ane.quantize.locator import default_layout
-from kokoro_ane.quantize.speech import calibration_inputs, check_speech
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import (
     PRODUCTS,
@@ -52,12 +53,12 @@ from kokoro_ane.quantize.streaming_level import (
     streaming_stage,
     with_integers,
 )
-from kokoro_ane.runtimes.files import ONNX
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
 from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in, function_file
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
-from kokoro_ane.runtimes.registry import RUNTIMES
+from kokoro_ane.runtimes.registry import RUNTIMES, module_of
+from kokoro_ane.speech.speech import calibration_inputs, check_speech
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import excerpt, pack_utterance, unpacked_spectrum
 from kokoro_ane.vocoder.render import open_package, render_reference
@@ -86,7 +87,7 @@ def built(tmp_path_factory):
     checkpoint_flags = ["--checkpoint", str(checkpoint.folder)]
 
     def make(out):
-        statistics = out / f"statistics-{checkpoint.sha256[:16]}.npz"
+        statistics = out / norm_statistics.predictor_name(checkpoint.sha256)
         few = f"--count 24 --altered 0 --landmarks 12 --rank 4 --data {out}/data --out {statistics}"
         assert fit([*checkpoint_flags, *few.split()]) == 0
         with pytest.MonkeyPatch.context() as patch:
@@ -131,12 +132,16 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
 ):
     checkpoint, package = built[0], package_of(built, "fp16")
     short = excerpt(speech, 0, 100)
-    assert snr_db(render_reference(Vocoder.of(checkpoint), short), package.render(short)) > 40
+    assert (
+        snr_db(render_reference(Vocoder.from_checkpoint(checkpoint), short), package.render(short))
+        > 40
+    )
     twin = stage_of(checkpoint, package.manifest).in_torch()
     whole = package.render(speech)
     assert snr_db(twin.render(speech), whole) > 40
     features, style = package.pack(speech), speech.style[:, :, None, None]
-    early = list(package.pieces(features, style, speech.frames))
+    nothing = np.zeros((1, package.chain.rows, 1, 1), np.float32)  # what the voice adds
+    early = list(package.pieces(features, style, nothing, speech.frames))
     # fp16 sums of other windows
     assert len(early) >= 3
     assert len(early[0]) < 600 * 24
@@ -145,8 +150,27 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
         package.pieces(
             np.where(np.arange(features.size).reshape(features.shape) == 7, np.nan, features),
             style,
+            nothing,
             180,
         )
+    with pytest.raises(InputError, match=r"statistics has shape \[1, 0, 1, 1\], but these"):
+        list(package.pieces(features, style, nothing[:, :0], 180))
+
+
+def test_the_reference_in_float64_rounds_nothing_to_float32(stage, speech):
+    """Weights and predictor are float32's, so one more float32 anywhere would be seen: 1e-13 of
+    the inputs moves the samples by less than float32's last bit.
+    """
+    chain = stage.in_torch(torch.float64)
+    moved = replace(speech, energy=speech.energy.double() * (1 + 1e-13))
+    reference = chain.render(speech)
+    assert reference.dtype == np.float64
+    assert 160 < snr_db(reference, chain.render(moved)) < 1000
+
+
+@pytest.mark.parametrize(("frames", "predicted"), [(128, False), (129, True)])
+def test_statistics_are_predicted_beyond_the_longest_measured_utterance(built, frames, predicted):
+    assert is_predicted(package_of(built, "fp16"), frames) == predicted
 
 
 def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_time(
@@ -179,7 +203,7 @@ def test_every_method_compresses_all_functions_alike(built, speech, level):
     refused(f"which is not {level}: renamed", require_genuine, replace(parent, method=level), level)
     facts = facts_of(manifest)
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
-    assert (facts.int8_macs_share > 0.5) == (level == "w8a8")
+    assert (facts.int8_macs_share > 0.2) == (level == "w8a8")
     # its operations weigh more than the tiny model's weights
     assert level == "w8a8" or manifest.package_bytes < parent.package_bytes
     assert (
@@ -202,10 +226,10 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
         store=SimpleNamespace(figures=lambda _, make: make()),
     )
     assert not wrong_channels(quick("w8"), manifest, context)
-    file = LevelFile.of("w8", *built, "vocoder")
+    file = LevelFile.for_level("w8", *built, "vocoder")
     path, form = next(iter(file.level.forms.items()))
     form.scale.view(-1)[:5].mul_(1.1)
-    monkeypatch.setattr(LevelFile, "of", lambda *_: file)
+    monkeypatch.setattr(LevelFile, "for_level", lambda *_: file)
     assert [line.split(":")[0] for line in wrong_channels(quick("w8"), manifest, context)] == [path]
 
 
@@ -215,9 +239,9 @@ def test_statistics_are_corrected_by_what_a_levels_weights_change(built, stage, 
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
     assert not statistics_shift(stage, stage).any()
     corrected = streaming_stage(stage, level)
-    shift = corrected.predictor.bias - stage.predictor.bias
+    shift = corrected.shift
     # a sentence that took no part has it too
-    moved = Residuals(corrected)(clips[5]) - Residuals(stage)(clips[5])
+    moved = Residuals(corrected.modules)(clips[5]) - Residuals(stage.modules)(clips[5])
     assert moved.shape == stage.predictor.bias.shape
     assert np.square(moved - shift).mean() < 0.8 * np.square(moved).mean()
 
@@ -255,7 +279,7 @@ def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(bu
     )
     stage.in_torch().render(clip)
     handle.remove()
-    assert np.abs(Residuals(stage)(clip) + products[0] - expected).max() < 1e-3
+    assert np.abs(Residuals(stage.modules)(clip) + products[0] - expected).max() < 1e-3
 
 
 def integers_in(program):
@@ -348,11 +372,16 @@ def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(b
     stage = with_integers(stage, level)
     decoder, window = stage.modules[DECODER], stage.modules[WINDOW]
     blocks = stage.vocoder.generator.blocks_per_stage
+    compared = []
     for number, function in enumerate((decoder, window)):
         for block in range(number * blocks, (number + 1) * blocks):
-            path = f"generator.resblocks.{block}.convs1.0"
-            weight = function.get_submodule(f"{path}.conv").weight
-            assert np.array_equal(weight.detach().numpy(), level.forms[path].array()), path
+            for path in (f"generator.resblocks.{block}.convs{one}.0" for one in (1, 2)):
+                weight = function.get_submodule(f"{path}.conv").weight
+                # the tiny last stage's weights are too few to pay, and its inputs are in float
+                if path in level.forms:
+                    compared.append(number)
+                    assert np.array_equal(weight.detach().numpy(), level.forms[path].array()), path
+    assert compared
     for product in PRODUCTS:
         layers = decoder.get_submodule(product).modules()
         assert any(isinstance(layer, Integers) for layer in layers), product
@@ -384,21 +413,17 @@ def test_a_package_of_a_layout_that_is_gone(built, tmp_path):
     refused(f"says layout 'tiled', no longer one of padded, .*; {again}", Manifest.load, path)
 
 
-def test_another_predictor_or_a_voice_that_took_no_part(built, tmp_path, capsys):
+def test_a_package_of_another_predictor(built, tmp_path, capsys):
     checkpoint, out = built
     manifest = manifest_of(built, "fp16")
-    manifest.inputs[DECODER]["style"]["statistics_sha256"] = "0" * 64
+    manifest.inputs[DECODER][STATISTICS]["predictor_sha256"] = "0" * 64
     words = "has predicted statistics 000000000000, tiny now has .* again"
     refused(words, stage_of, checkpoint, manifest)
-    assert norm_statistics.predictor_of(checkpoint).voices == checkpoint.voices
-    assert package_of(built, "fp16").voices == checkpoint.voices
-    edited = manifest_of(built, "fp16")
-    edited.inputs[DECODER]["style"]["voices"] = list(checkpoint.voices[:1])
     folder = Path(shutil.copytree(out, tmp_path / "build"))
-    edited.save(folder / edited.path.name)
-    common = f"Hi. --checkpoint {checkpoint.folder} --build {folder} -o {tmp_path}/a.wav --voice"
-    assert speak([*common.split(), checkpoint.voices[1]]) == 2
-    assert f"were fitted without voice {checkpoint.voices[1]!r}" in capsys.readouterr().err
+    manifest.save(folder / manifest.path.name)
+    common = f"Hi. --checkpoint {checkpoint.folder} --build {folder} -o {tmp_path}/a.wav"
+    assert speak(common.split()) == 2
+    assert "was built with the predictor 000000000000" in capsys.readouterr().err
 
 
 def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech):
@@ -450,7 +475,7 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
         Manifest.load(files / "KokoroVocoder-tiny-onnx-fp32.json"),
     )
     fp32, w8, w8a8 = (
-        ONNX.open_vocoder(files / f"KokoroVocoder-tiny-onnx-{level}.json")
+        module_of("onnx").open_vocoder(files / f"KokoroVocoder-tiny-onnx-{level}.json")
         for level in ("fp32", "w8", "w8a8")
     )
     long = check_speech(checkpoint, 220)
@@ -459,13 +484,17 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
         snr_db(stage_of(checkpoint, manifest_of(built, "fp16")).in_torch().render(long), whole)
         >= 100
     )
-    early = list(fp32.pieces(fp32.pack(long), long.style[:, :, None, None], long.frames))
+    nothing = np.zeros((1, fp32.chain.rows, 1, 1), np.float32)
+    early = list(fp32.pieces(fp32.pack(long), long.style[:, :, None, None], nothing, long.frames))
     assert len(early) >= 3
     assert len(early[0]) < 600 * 24
     assert snr_db(whole, np.concatenate(early)) >= 100
     for frames in (2, 41, 180):
         short = excerpt(speech, 0, frames)
-        assert snr_db(render_reference(Vocoder.of(checkpoint), short), fp32.render(short)) >= 100
+        assert (
+            snr_db(render_reference(Vocoder.from_checkpoint(checkpoint), short), fp32.render(short))
+            >= 100
+        )
     assert 15 < snr_db(whole, w8.render(long)) < 80
     window, utterance = (
         _places(function_file(manifest.package_path, name)) for name in (WINDOW, UTTERANCE)
@@ -478,7 +507,7 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
     assert 10 < snr_db(whole, w8a8.render(long)) < 60
     facts = facts_of(w8a8.manifest)
-    assert facts.int8_macs_share > 0.5
+    assert facts.int8_macs_share > 0.2
     # a convolution of both the decoder and the utterance function stands in both files
     assert facts.operations["ConvInteger"] >= w8a8.manifest.compression["int8_inputs"] > 20
     require_genuine(w8a8.manifest, "w8a8")
@@ -489,10 +518,12 @@ def test_integers_in_windows_on_any_processor(built, tmp_path):
     them.
     """
     level, long = level_named(built, "w8a8"), check_speech(built[0], 220)
-    prepared = level.prepared(Vocoder.of(built[0]))
-    stage = onnx_levels.integer_functions(OnnxStreamingStage.of(built[0], prepared), level)
+    prepared = level.prepared(Vocoder.from_checkpoint(built[0]))
+    stage = onnx_levels.integer_functions(
+        OnnxStreamingStage.from_checkpoint(built[0], prepared), level
+    )
     onnx_levels.write_level(level, built[0], STREAMING, tmp_path / "w8a8.onnx")
-    whole = OnnxStreamingStage.of(built[0]).twin.in_torch().render(long)
+    whole = OnnxStreamingStage.from_checkpoint(built[0]).twin.in_torch().render(long)
     assert 10 < snr_db(whole, stage.twin.in_torch().render(long)) < 60
     # so that its processor is asked
     assert all(INTEGERS.encode() in path.read_bytes() for path in files_in(tmp_path / "w8a8.onnx"))
@@ -534,7 +565,7 @@ def test_what_cannot_have_the_default_layout_has_the_padded_one_and_says_so(
     *lines, reached, fitted = capsys.readouterr().err.splitlines()
     assert lines == ["this runtime or target has no streaming layout: --layout padded"] * 3
     assert reached == "error: padded"
-    assert fitted.startswith("tiny has no predicted statistics (`python -m training.fit_statistics")
+    assert fitted.startswith("tiny is not of Kokoro-82M's architecture")
 
 
 def refuse(_checkpoint, layout, *_):

@@ -4,31 +4,39 @@ samples is computed: arrays that are fitted to a checkpoint, and where their fil
     predictor = predictor_of(checkpoint)
     # [n, 2R]: means, then log variances, of inputs [n, D]; in a graph: streaming_functions.py
     statistics = predictor(inputs)
-    path = statistics_file(checkpoint)  # None: it has none, and no streaming layout
+    path = statistics_file(checkpoint)  # None: another architecture, and no streaming layout
 
 AdaIN normalizes every channel over the utterance, so no sample is known before all of it is
 rendered. But the 24 means and variances of the second stage depend on what is known earlier: the
 moments of what that stage begins with (its upsampler's result and what that reads, its source
 convolution's result) and the style. The map from these is a radial basis network, solved by ridge
-regression on the checkpoint's own speech (`python -m training.fit_statistics`). PyTorch is not
-imported: a layout is chosen where only ONNX Runtime is installed, too.
+regression on the checkpoint's own speech (`python -m training.fit_statistics`).
+
+The map knows how statistics change from sentence to sentence. Where a voice or other weights of the
+same architecture have them lies elsewhere by a constant, which a few sentences tell: that is the
+voice's own vector (vocoder/streaming/voice_statistics.py). So one predictor serves all of them.
+PyTorch is not imported: a layout is chosen where only ONNX Runtime is installed, too.
 """
 
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.data_files import parse_json
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.kokoro_int8.cache import cache_root
-from kokoro_ane.core.staging import staged
-from kokoro_ane.core.tensor_files import read_npz
+from kokoro_ane.core import (
+    PADDED,
+    WEIGHTS_SHA256,
+    Checkpoint,
+    InputError,
+    has_kokoros_vocoder,
+    parse_json,
+    read_npz,
+    staged,
+)
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 FORMAT = 3  # 3: the second stage's, from what enters it
@@ -38,6 +46,7 @@ ARRAYS = (
 )
 # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
 HALF = ("axes", "landmarks", "outer")
+FIT_COMMAND = "python -m training.fit_statistics"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +59,8 @@ class StatisticsPredictor:
     needed. squares [m]: their squared lengths; width: of the radial basis function. hidden [r, m],
     outer [2R, r], bias [2R]: the map to means of those norms, then to their log variances. centres:
     the usual mean of each channel of all norms, the first stage's before the second's, which biases
-    take off. checkpoint: the hash of the weights that it was fitted to; voices: those of its
-    sentences; fitted: how, and its held-out error.
+    take off. checkpoint: the hash of the weights that it was fitted to; fitted: how, and its
+    held-out error.
     """
 
     mean: np.ndarray
@@ -65,7 +74,6 @@ class StatisticsPredictor:
     bias: np.ndarray
     centres: np.ndarray
     checkpoint: str
-    voices: tuple[str, ...]
     fitted: dict[str, Any]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
@@ -76,6 +84,14 @@ class StatisticsPredictor:
         return np.exp(-distance / self.width) @ self.hidden.T @ self.outer.T + self.bias
 
     @property
+    def usual(self) -> np.ndarray:
+        """What the map's last product is added to: of means, less what biases take off; of log
+        variances [2R] float64.
+        """
+        means, log_variances = np.split(self.bias.astype(np.float64), 2)
+        return np.concatenate([means - self.centres[-len(means) :], log_variances])
+
+    @cached_property
     def sha256(self) -> str:
         """One hash over the arrays."""
         digest = hashlib.sha256()
@@ -84,23 +100,20 @@ class StatisticsPredictor:
         return digest.hexdigest()
 
 
-def predictor_path(checkpoint: Checkpoint) -> Path:
-    """Where a predictor that the user fits to these weights is stored, in the user's cache."""
-    return cache_root() / "statistics" / f"{checkpoint.sha256[:16]}.npz"
+def predictor_name(weights_sha256: str) -> str:
+    """What the file of a predictor that was fitted to these weights is called."""
+    return f"statistics-{weights_sha256[:16]}.npz"
 
 
 def statistics_file(checkpoint: Checkpoint) -> Path | None:
-    """The predictor that the user fitted, else the one in the checkpoint's folder, else the bundled
-    one; None where these weights have none.
+    """The predictor that was fitted to these weights, in the checkpoint's folder or bundled; else
+    that of kokoro-int8, for weights of its architecture; None for any other.
     """
-    name = f"statistics-{checkpoint.sha256[:16]}.npz"
-    places = (predictor_path(checkpoint), checkpoint.folder / name, DATA / name)
+    name = predictor_name(checkpoint.sha256)
+    places = [checkpoint.folder / name, DATA / name]
+    if has_kokoros_vocoder(checkpoint.config):
+        places.append(DATA / predictor_name(WEIGHTS_SHA256))
     return next((path for path in places if path.is_file()), None)
-
-
-def fit_command(checkpoint: Checkpoint) -> str:
-    """The command that fits a predictor, in a checkout."""
-    return f"python -m training.fit_statistics --checkpoint {checkpoint.source}"
 
 
 def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
@@ -110,7 +123,6 @@ def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
     words = {
         "format": FORMAT,
         "checkpoint": predictor.checkpoint,
-        "voices": list(predictor.voices),
         "fitted": predictor.fitted,
     }
     with staged(path) as aside, aside.open("wb") as stream:
@@ -121,36 +133,30 @@ def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
         )
 
 
-def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
-    """Read what save_predictor wrote. Raises InputError for another kind of file and for a
-    predictor of other weights.
-    """
-    stored = read_npz(path, f"; `{fit_command(checkpoint)}` writes it again")
+def load_predictor(path: Path) -> StatisticsPredictor:
+    """Read what save_predictor wrote. Raises InputError for another kind of file."""
+    stored = read_npz(path, f"; `{FIT_COMMAND}` writes it again")
     words = parse_json(str(stored.pop("words")), str(path))
-    if words.get("format") != FORMAT or words["checkpoint"] != checkpoint.sha256:
-        message = (
-            f"{path} was fitted to weights {str(words.get('checkpoint'))[:12]}, {checkpoint.name}"
-            f" has {checkpoint.sha256[:12]}"
+    if words.get("format") != FORMAT:
+        raise InputError(
+            f"{path} has format {words.get('format')}, not {FORMAT}: `{FIT_COMMAND}` writes it"
+            " again"
         )
-        raise InputError(f"{message}: `{fit_command(checkpoint)}` fits one")
     arrays = {name: stored[name].astype(np.float32) for name in ARRAYS}
-    return StatisticsPredictor(
-        **arrays,
-        checkpoint=words["checkpoint"],
-        voices=tuple(words["voices"]),
-        fitted=words["fitted"],
-    )
+    return StatisticsPredictor(**arrays, checkpoint=words["checkpoint"], fitted=words["fitted"])
 
 
 def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
-    """The checkpoint's predictor, from statistics_file. Raises InputError, with the command that
-    fits one, where these weights have none.
-    """
+    """The checkpoint's predictor, from statistics_file. Raises InputError where it has none."""
     path = statistics_file(checkpoint)
     if path is None:
-        message = (
-            f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them,"
-            " some 10 s of one core a sentence"
-        )
-        raise InputError(f"{message}; or take --layout {PADDED}")
-    return load_predictor(path, checkpoint)
+        raise InputError(f"{without_predictor(checkpoint)}; or take --layout {PADDED}")
+    return load_predictor(path)
+
+
+def without_predictor(checkpoint: Checkpoint) -> str:
+    """Why a checkpoint has no predictor, and the command that fits one in a checkout."""
+    return (
+        f"{checkpoint.name} is not of Kokoro-82M's architecture, whose statistics are bundled:"
+        f" `{FIT_COMMAND} --checkpoint {checkpoint.source}` fits its own"
+    )

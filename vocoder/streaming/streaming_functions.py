@@ -1,10 +1,11 @@
 """The three functions of the streaming layout, as they are traced.
 
-    folding = Folding.of(vocoder, predictor.centres)
+    folding = Folding.from_vocoder(vocoder, predictor.centres)
     second_stage = SecondStage(vocoder, folding)
     # once an utterance: all but the generator's second stage, and the affines of that stage's norms
     decoder = DecoderFunction(vocoder, predictor, folding)
-    entering, affine, style_affine = decoder(features, style)
+    # `statistics`: what the voice adds to what is predicted
+    entering, affine, style_affine = decoder(features, style, statistics)
     # any window of an utterance that is long, on predicted statistics
     waveform = WindowFunction(second_stage)(window_features, affine)
     # one that is short, with its own statistics
@@ -16,19 +17,22 @@
 
 import itertools
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     COLUMNS_PER_FRAME,
     COLUMNS_PER_STEP,
+    NORM_EPSILON,
     PROSODY_PER_FRAME,
     SPECTRUM_CHANNELS,
     STEPS_PER_FRAME,
+    Mask,
     PackedLayout,
+    masked,
 )
-from kokoro_ane.core.layers import NORM_EPSILON, Mask, masked
 from kokoro_ane.vocoder.decoder import (
     LOUD_SCALE,
     QUIET_SCALE,
@@ -118,12 +122,13 @@ class EntryMoments(nn.Module):
         that are the utterance's. Returns mean and log of the variance of each branch, [1, D -
         style_dim, 1, 1].
         """
+        kind = self.offset.dtype
         branches = (LOUD_SCALE, shares[0]), (LOUD_SCALE, shares[0]), (QUIET_SCALE, shares[1])
         offsets = self.offset.split(self.sizes, dim=1)
         moments: list[Tensor] = []
         for (mean, power), (scale, share), offset in zip(pooled, branches, offsets, strict=True):
-            inside = mean.float() / share.float()
-            variance = F.relu(power.float() * (1 / scale**2) / share.float() - inside * inside)
+            inside = mean.to(kind) / share.to(kind)
+            variance = F.relu(power.to(kind) * (1 / scale**2) / share.to(kind) - inside * inside)
             moments += [inside + offset, torch.log(variance + NORM_EPSILON)]
         return torch.cat(moments, dim=1)
 
@@ -170,34 +175,32 @@ class Hidden(nn.Module):
 
     def forward(self, pooled: list[Power], shares: tuple[Tensor, Tensor], style: Tensor) -> Tensor:
         """What EntryMoments takes, and style [1, style_dim, 1, 1] -> [1, r, 1, 1]."""
-        return self.statistics(torch.cat([self.moments(pooled, shares), style.float()], dim=1))
+        kind = self.moments.offset.dtype
+        return self.statistics(torch.cat([self.moments(pooled, shares), style.to(kind)], dim=1))
 
 
 class PredictedAffines(nn.Module):
     """Gains and shifts of the second stage's norms: the style's, with the predicted statistics in
-    them. In float32.
+    them. In float32. `usual` [2R] is what the predictor's last product is added to.
     """
 
     usual: Tensor
-    usual_variance: Tensor
 
-    def __init__(self, predictor: StatisticsPredictor) -> None:
+    def __init__(self, usual: np.ndarray) -> None:
         super().__init__()
-        means, log_variances = torch.from_numpy(predictor.bias).chunk(2)
-        # centres are those of both stages
-        centres = torch.from_numpy(predictor.centres[-len(means) :])
-        self.register_buffer("usual", (means - centres).float().view(1, -1, 1, 1))
-        self.register_buffer("usual_variance", log_variances.float().view(1, -1, 1, 1))
+        self.register_buffer("usual", torch.from_numpy(usual).float().view(1, -1, 1, 1))
 
-    def forward(self, product: Tensor, style_affine: Tensor) -> Tensor:
-        """product [1, 2R, 1, 1] of the predictor, less its bias; style_affine [1, 2R, 1, 1] ->
-        affine [1, 2R, 1, 1], gains first.
+    def forward(self, product: Tensor, statistics: Tensor, style_affine: Tensor) -> Tensor:
+        """product, the predictor's, less its bias; statistics, the voice's; style_affine: [1, 2R,
+        1, 1] each -> affine [1, 2R, 1, 1], gains first.
         """
-        # its bias comes after: coremltools would take it into the product, in fp32
-        mean, log_variance = product.float().chunk(2, dim=1)
-        mean = mean + self.usual  # of what a norm reads, its usual mean taken off
-        gain, shift = style_affine.float().chunk(2, dim=1)
-        gain = gain * torch.exp((log_variance + self.usual_variance) * -0.5)
+        kind = self.usual.dtype
+        # the bias comes after the product: coremltools would take it in, in fp32
+        told = product.to(kind) + self.usual + statistics.to(kind)
+        # means of what a norm reads, its usual mean taken off
+        mean, log_variance = told.chunk(2, dim=1)
+        gain, shift = style_affine.to(kind).chunk(2, dim=1)
+        gain = gain * torch.exp(log_variance * -0.5)
         return torch.cat([gain, shift - mean * gain], dim=1)
 
 
@@ -233,10 +236,16 @@ def style_product(generator: Generator, form: SnakeFormula) -> Product:
 
 class DecoderFunction(nn.Module):
     """Frame decoder and the generator's first stage on the whole utterance, and behind them the
-    constants of the second stage's norms.
+    constants of the second stage's norms. `shift` [2R]: of what rounded weights move.
     """
 
-    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, folding: Folding) -> None:
+    def __init__(
+        self,
+        vocoder: Vocoder,
+        predictor: StatisticsPredictor,
+        folding: Folding,
+        shift: np.ndarray | float = 0.0,
+    ) -> None:
         super().__init__()
         self.vocoder = vocoder
         self.sizes = PackedLayout(vocoder.residual_conv.in_channels).sizes
@@ -245,15 +254,18 @@ class DecoderFunction(nn.Module):
         self.hidden = Hidden(vocoder.generator, predictor)
         self.outer = Product(torch.from_numpy(predictor.outer), None)
         self.styles = style_product(vocoder.generator, folding.form)
-        self.told = PredictedAffines(predictor)
+        self.told = PredictedAffines(predictor.usual + shift)
 
-    def forward(self, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> entering [1, C, 1, 20B],
-        0 beyond the utterance; affine and style_affine [1, 2R, 1, 1] of the second stage.
+    def forward(
+        self, features: Tensor, style: Tensor, statistics: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1], statistics [1, 2R, 1, 1]
+        -> entering [1, C, 1, 20B], 0 beyond the utterance; affine and style_affine [1, 2R, 1, 1] of
+        the second stage.
         """
         *parts, spectrum = features.split(self.sizes, dim=1)
         asr, f0, energy, values = unpack_frames(*parts)
-        mask = Mask.of(values)
+        mask = Mask.from_values(values)
         frames = self.vocoder.decoded(asr, f0, energy, style, spectrum, mask)[0]
         frames = F.leaky_relu(frames, STAGE_SLOPE)  # [1, C', 1, 2B]
         # [1, 22 * 6, 1, 20 (B + 1)]
@@ -263,11 +275,12 @@ class DecoderFunction(nn.Module):
         entering = self.first_stage(frames, steps, own, mask.upsampled(PROSODY_PER_FRAME))
         shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
         pooled = self.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
-        return entering, self.affine(pooled, shares, style, style_affine), style_affine
+        affine = self.affine(pooled, shares, style, statistics, style_affine)
+        return entering, affine, style_affine
 
     def style_affines(self, style: Tensor) -> tuple[Tensor, Tensor]:
         """The style's gains and shifts of the first stage's norms, then of the second's."""
-        first, second = 2 * sum(self.generator.sizes), 2 * self.told.usual.shape[1]
+        first, second = 2 * sum(self.generator.sizes), self.told.usual.shape[1]
         rows = self.styles(style).split((first, second), dim=1)
         return rows[0], rows[1]
 
@@ -276,12 +289,14 @@ class DecoderFunction(nn.Module):
         pooled: list[Power],
         shares: tuple[Tensor, Tensor],
         style: Tensor,
+        statistics: Tensor,
         style_affine: Tensor,
     ) -> Tensor:
-        """What EntryMoments takes, style [1, style_dim, 1, 1] and the second stage's style_affine
-        [1, 2R, 1, 1] -> its affine [1, 2R, 1, 1].
+        """What EntryMoments takes, style [1, style_dim, 1, 1], the voice's statistics and the
+        second stage's style_affine [1, 2R, 1, 1] -> its affine [1, 2R, 1, 1].
         """
-        return self.told(self.outer(self.hidden(pooled, shares, style)), style_affine)
+        product = self.outer(self.hidden(pooled, shares, style))
+        return self.told(product, statistics, style_affine)
 
     def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """frames [1, C', 1, 2B], steps [1, 22 * 6, 1, 20B + 1] -> [1, C, 1, 20B]."""
@@ -313,7 +328,7 @@ class UtteranceFunction(WindowFunction):
         600B]; the caller cuts it at 600F.
         """
         entering, spectrum, mask = features.split((*window_rows(self.generator.channels), 1), dim=1)
-        inside = Mask.of(mask[..., :-1]).upsampled(STEPS_PER_FRAME)
+        inside = Mask.from_values(mask[..., :-1]).upsampled(STEPS_PER_FRAME)
         affines = MeasuredNorms(style_affine, self.generator.sizes, self.generator.scales, inside)
         return self.generator(*unpack_window(entering, spectrum), affines)
 

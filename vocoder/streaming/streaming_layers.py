@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import STREAMING, STREAMING_POLYNOMIAL
-from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.core import STREAMING, STREAMING_POLYNOMIAL, Conv, ConvTranspose
 from kokoro_ane.vocoder.eager import folded
 from kokoro_ane.vocoder.scaled_conv import ScaledConv
 

@@ -1,6 +1,6 @@
 """The generator's two stages, each on statistics that are measured or given.
 
-    folding = Folding.of(vocoder, predictor.centres)
+    folding = Folding.from_vocoder(vocoder, predictor.centres)
     first, second = FirstStage(vocoder, folding), SecondStage(vocoder, folding)
     # over the whole utterance, whose statistics its norms measure
     norms = MeasuredNorms(style_affine, first.sizes, first.scales, mask)
@@ -22,16 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import STREAMING
-from kokoro_ane.core.layers import (
-    NORM_EPSILON,
-    AdaIN1d,
-    Conv,
-    Mask,
-    Modules,
-    Snake,
-    masked,
-)
+from kokoro_ane.core import NORM_EPSILON, STREAMING, AdaIN1d, Conv, Mask, Modules, Snake, masked
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 from kokoro_ane.vocoder.eager import folded
 from kokoro_ane.vocoder.streaming.streaming_layers import (
@@ -106,7 +97,7 @@ class Folding:
     apart: bool = False
 
     @classmethod
-    def of(
+    def from_vocoder(
         cls, vocoder: Vocoder, centres: np.ndarray, layout: str = STREAMING, apart: bool = False
     ) -> "Folding":
         """`centres` are a predictor's. `layout` chooses the Snake's formula."""
@@ -171,7 +162,7 @@ class MeasuredNorms(GivenNorms):
         assert self.mask is not None
         mask = self.mask.upsampled(rate)
         if columns:
-            mask = Mask.of(torch.cat([mask.values[..., :columns], mask.values], dim=3))
+            mask = Mask.from_values(torch.cat([mask.values[..., :columns], mask.values], dim=3))
         self._enter(mask)
 
     def _enter(self, mask: Mask) -> None:

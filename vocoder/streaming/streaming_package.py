@@ -4,7 +4,7 @@ cut into windows, joined.
     package = StreamingPackage(Path("build/KokoroVocoder-streaming-fp16.json"))
     samples = package.render(inputs)                                      # [600 F]
     # the same samples, as they are computed
-    for piece in package.pieces(features, style, frames): ...
+    for piece in package.pieces(features, style, statistics, frames): ...
 
 The function `decoder` also computes the generator's first stage, over the whole utterance. The
 second stage of a short utterance is the function `utterance`, which measures its statistics: there
@@ -25,23 +25,26 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     AFFINE,
     COLUMNS_PER_FRAME,
     DECODER,
     ENTERING,
     FEATURES,
     FRAME_SAMPLES,
+    STATISTICS,
     STEPS_PER_FRAME,
     STYLE,
     STYLE_AFFINE,
     UTTERANCE,
     WAVEFORM,
     WINDOW,
+    InputError,
+    Manifest,
     bucket_for,
+    described,
+    require_shape,
 )
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.vocoder.packing import (
     Array,
     VocoderInputs,
@@ -123,7 +126,7 @@ class Lengths:
     window: tuple[int, ...]
 
     @classmethod
-    def of(cls, buckets: tuple[int, ...]) -> "Lengths":
+    def from_buckets(cls, buckets: tuple[int, ...]) -> "Lengths":
         """The decoder takes all buckets, `utterance` those up to MEASURED, `window` SIZES. Raises
         InputError where an utterance could be longer than these and fill no window.
         """
@@ -152,18 +155,22 @@ class StreamingChain:
 
     functions: Mapping[str, Function]
     lengths: Lengths
+    rows: int  # 2R, gains and shifts of the second stage's norms
 
     def pieces(
         self,
         features: np.ndarray,
         style: np.ndarray,
+        statistics: np.ndarray,
         frames: int,
         early: bool = True,
     ) -> Iterator[np.ndarray]:
         """Yield the samples in order, as they are computed, [600F] float32 together. With `early`
-        the short windows come first, for an early sound.
+        the short windows come first, for an early sound. statistics [1, 2R, 1, 1]: the voice's.
         """
-        decoded = self.functions[DECODER]({FEATURES: features, STYLE: style})
+        require_shape(STATISTICS, statistics, (1, self.rows, 1, 1), "these functions")
+        arrays = {FEATURES: features, STYLE: style, STATISTICS: statistics}
+        decoded = self.functions[DECODER](arrays)
         # [1, C, 20B], [1, 22, 120 (B + 1)]
         entering, spectrum = _floats(decoded[ENTERING])[:, :, 0], unpacked_spectrum(features)
         if frames <= max(self.lengths.utterance, default=0):
@@ -201,11 +208,17 @@ class StreamingChain:
         """
         features = pack_utterance(inputs, bucket or bucket_for(inputs.frames, self.lengths.decoder))
         style = as_array(inputs.style)[:, :, None, None]  # [1, style_dim, 1, 1]
-        return np.concatenate(list(self.pieces(features, style, inputs.frames, early)))
+        statistics = inputs.statistics
+        if statistics is None:
+            statistics = np.zeros((1, self.rows), style.dtype)
+        column = as_array(statistics)[:, :, None, None]  # [1, 2R, 1, 1]
+        return np.concatenate(list(self.pieces(features, style, column, inputs.frames, early)))
 
 
 def _floats(value: Array) -> np.ndarray:
-    return as_array(value).astype(np.float32, copy=False)
+    """fp16 as float32, float64 as it is."""
+    array = as_array(value)
+    return array.astype(np.result_type(array, np.float32), copy=False)
 
 
 def _packed(
@@ -243,7 +256,8 @@ class StreamingPackage:
         self.buckets = None if any_length else self.manifest.buckets
         with described(manifest_path):
             self.source = HarmonicSource.recorded(self.manifest.source)
-            self.voices = tuple(self.manifest.inputs[DECODER][STYLE]["voices"])
+            column = self.manifest.inputs[DECODER][STATISTICS]
+            self.predictor, (_, rows, _, _) = column["predictor_sha256"], column["shape"]
             utterance, windows = (
                 tuple(self.manifest.inputs[name][FEATURES]["frames"])
                 for name in (UTTERANCE, WINDOW)
@@ -255,24 +269,26 @@ class StreamingPackage:
         path = self.manifest.package_path
         opened = opened or executed(precision)
         self.chain = StreamingChain(
-            {name: opened(path, function) for name, function in inside.items()}, lengths
+            {name: opened(path, function) for name, function in inside.items()}, lengths, rows
         )
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
         """The decoder's features [1, channels, 1, B + 1], in the smallest bucket that fits."""
         return pack_utterance(inputs, bucket_for(inputs.frames, self.chain.lengths.decoder))
 
-    def run(self, features: Array, style: Array, frames: int) -> np.ndarray:
+    def run(self, features: Array, style: Array, statistics: Array, frames: int) -> np.ndarray:
         """All samples at once, [600F]."""
-        return np.concatenate(list(self.pieces(features, style, frames, early=False)))
+        return np.concatenate(list(self.pieces(features, style, statistics, frames, early=False)))
 
     def pieces(
-        self, features: Array, style: Array, frames: int, early: bool = True
+        self, features: Array, style: Array, statistics: Array, frames: int, early: bool = True
     ) -> Iterator[np.ndarray]:
         """Samples as they are computed. Raises InputError for NaN or infinity in an input."""
-        require_finite("features", features)
-        require_finite("style", style)
-        return self.chain.pieces(as_array(features), as_array(style), frames, early)
+        require_finite(FEATURES, features)
+        require_finite(STYLE, style)
+        require_finite(STATISTICS, statistics)
+        columns = as_array(style), as_array(statistics)
+        return self.chain.pieces(as_array(features), *columns, frames, early)
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600 F] float32; InputError when the features are longer than the largest

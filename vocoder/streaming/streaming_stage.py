@@ -1,7 +1,7 @@
 """The vocoder in the streaming layout as a Stage: one package of three functions (iOS 18), their
 promises, checks and contract.
 
-    lengths = Lengths.of(buckets)
+    lengths = Lengths.from_buckets(buckets)
     stage = StreamingStage(checkpoint, predictor_of(checkpoint), lengths, "fp16", speech)
     (manifest,) = build(stage, Path("build"))
 
@@ -19,18 +19,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from kokoro_ane.core.builder import Part
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import Check
-from kokoro_ane.core.contract import (
+from kokoro_ane.core import (
     AFFINE,
     DECODER,
     DEFAULT_BUCKETS,
     ENTERING,
     FEATURES,
     FRAME_SAMPLES,
+    LIMIT_SNR_DB,
+    LONGEST_BUCKET,
     SAMPLE_RATE_HZ,
+    STATISTICS,
     STEPS_PER_FRAME,
     STREAMING,
     STYLE,
@@ -39,14 +40,18 @@ from kokoro_ane.core.contract import (
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
+    Check,
+    Checkpoint,
+    Function,
     PackedLayout,
+    Part,
+    TensorType,
+    level_name,
 )
-from kokoro_ane.core.export import Function, TensorType
-from kokoro_ane.core.manifest import level_name
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import features_contract
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
-from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.render import exact_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 from kokoro_ane.vocoder.streaming.streaming_functions import (
     FP32_MODULES,
@@ -58,8 +63,8 @@ from kokoro_ane.vocoder.streaming.streaming_functions import (
 from kokoro_ane.vocoder.streaming.streaming_model import Folding, SecondStage
 from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, Lengths, StreamingChain
 from kokoro_ane.vocoder.vocoder_stage import (
+    EXACT,
     LIMIT_PADDING_DB,
-    LIMIT_SNR_DB,
     TAIL_MODULES,
     CheckedVocoder,
     VocoderFacts,
@@ -72,27 +77,62 @@ from mlprogram import Program
 # names of each function's inputs and outputs
 SIGNATURES = MappingProxyType(
     {
-        DECODER: ((FEATURES, STYLE), (ENTERING, AFFINE, STYLE_AFFINE)),
+        DECODER: ((FEATURES, STYLE, STATISTICS), (ENTERING, AFFINE, STYLE_AFFINE)),
         UTTERANCE: ((FEATURES, STYLE_AFFINE), (WAVEFORM,)),
         WINDOW: ((FEATURES, AFFINE), (WAVEFORM,)),
     }
 )
-# frames, to 20.4 s: the decoder's widest axis has 20 (B + 1) columns, and most engines take 16,384
-LONGEST_BUCKET = 818
 BUCKETS = tuple(SIZES[-1] if bucket == 136 else bucket for bucket in DEFAULT_BUCKETS)
 BUCKETS = (*(bucket for bucket in BUCKETS if bucket < LONGEST_BUCKET), LONGEST_BUCKET)
 # of the speech: windows of several lengths; a second of it, measured
 CHECK_FRAMES, SHORT_FRAMES = 180, 40
-# of long utterances in another bucket: sums over more zeros round otherwise, and real Kokoro turns
-# that into 90 dB
-LIMIT_PREDICTED_DB = 70.0
+CUT_FRAMES = 100  # of it, cut in two ways: float64 takes its time
+
+
+def streaming_modules(
+    vocoder: Vocoder,
+    predictor: StatisticsPredictor,
+    layout: str = STREAMING,
+    apart: bool = False,
+    shift: np.ndarray | float = 0.0,
+) -> dict[str, nn.Module]:
+    """What is traced, by function; arguments as StreamingStage's."""
+    folding = Folding.from_vocoder(vocoder, predictor.centres, layout, apart)
+    second = SecondStage(vocoder, folding)
+    return {
+        DECODER: DecoderFunction(vocoder, predictor, folding, shift).eval(),
+        UTTERANCE: UtteranceFunction(second).eval(),
+        WINDOW: WindowFunction(second).eval(),
+    }
+
+
+def chain_in_torch(
+    modules: Mapping[str, nn.Module], lengths: Lengths, dtype: torch.dtype = torch.float32
+) -> StreamingChain:
+    """An utterance through copies of the modules, which compute in `dtype`."""
+
+    def call(name: str) -> Any:
+        inputs, outputs = SIGNATURES[name]
+        module = copy.deepcopy(modules[name]).to(dtype)
+
+        @torch.no_grad()
+        def run(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+            result = module(*(torch.as_tensor(arrays[key]).to(dtype) for key in inputs))
+            results = result if isinstance(result, tuple) else (result,)
+            return dict(zip(outputs, results, strict=True))
+
+        return run
+
+    rows = modules[DECODER].get_buffer("told.usual").shape[1]
+    return StreamingChain({name: call(name) for name in SIGNATURES}, lengths, rows)
 
 
 @dataclass(frozen=True, eq=False)
 class StreamingStage(CheckedVocoder):
     """A core.builder.PackageStage of three functions, which is checked with CHECK_FRAMES of
     `speech`. `layout` chooses the Snake's formula, and with `apart` the layers keep the vocoder's
-    weights (streaming_model.Folding).
+    weights (streaming_model.Folding). shift [2R]: what a level's rounding adds to the predicted
+    statistics.
     """
 
     checkpoint: Checkpoint
@@ -104,41 +144,24 @@ class StreamingStage(CheckedVocoder):
     layout: str = STREAMING
     balanced: Vocoder | None = None
     apart: bool = False
+    shift: np.ndarray | float = 0.0
 
     @cached_property
-    def modules(self) -> dict[str, torch.nn.Module]:
+    def modules(self) -> dict[str, nn.Module]:
         """What is traced, by function."""
-        folding = Folding.of(self.vocoder, self.predictor.centres, self.layout, self.apart)
-        second = SecondStage(self.vocoder, folding)
-        return {
-            DECODER: DecoderFunction(self.vocoder, self.predictor, folding).eval(),
-            UTTERANCE: UtteranceFunction(second).eval(),
-            WINDOW: WindowFunction(second).eval(),
-        }
+        return streaming_modules(self.vocoder, self.predictor, self.layout, self.apart, self.shift)
 
     def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
         """The speech by a package's functions, in windows."""
-        return StreamingChain(programs, self.lengths.in_windows()).render(self.speech)
+        return self.chain(programs, self.lengths.in_windows()).render(self.speech)
+
+    def chain(self, programs: Mapping[str, Any], lengths: Lengths) -> StreamingChain:
+        """An utterance through functions, whoever computes them."""
+        return StreamingChain(programs, lengths, self.rows)
 
     def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
-        """The functions in PyTorch, in windows. The decoder computes in float32, the other two in
-        `dtype`.
-        """
-
-        def call(name: str) -> Any:
-            inputs, outputs = SIGNATURES[name]
-            kind = torch.float32 if name == DECODER else dtype
-            module = copy.deepcopy(self.modules[name]).to(kind)
-
-            @torch.no_grad()
-            def run(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-                result = module(*(torch.as_tensor(arrays[key]).to(kind) for key in inputs))
-                results = result if isinstance(result, tuple) else (result,)
-                return dict(zip(outputs, results, strict=True))
-
-            return run
-
-        return StreamingChain({name: call(name) for name in SIGNATURES}, self.lengths.in_windows())
+        """The functions in PyTorch, in windows, which compute in `dtype`."""
+        return chain_in_torch(self.modules, self.lengths.in_windows(), dtype)
 
     def parts(self) -> tuple[Part, ...]:
         """One package of three functions."""
@@ -150,11 +173,11 @@ class StreamingStage(CheckedVocoder):
         lengths: tuple[int, ...] = getattr(self.lengths, name)
         return lengths
 
-    def channels_of(self, name: str) -> tuple[int, int]:
-        """Channels of a function's two inputs: rows of its features, and of the one column."""
+    def channels_of(self, name: str) -> tuple[int, ...]:
+        """Channels of a function's inputs: rows of its features, and of the columns behind them."""
         config = self.checkpoint.config
         if name == DECODER:
-            return PackedLayout(config.hidden_dim).channels, config.style_dim
+            return PackedLayout(config.hidden_dim).channels, config.style_dim, self.rows
         # an utterance has its mask as one more row
         return sum(window_rows(self.channels)) + (name == UTTERANCE), self.rows
 
@@ -169,15 +192,19 @@ class StreamingStage(CheckedVocoder):
         return len(self.predictor.bias)
 
     def function(self, name: str) -> Function:
-        """The function of its features and one column, as SIGNATURES names them."""
+        """The function of its features and of columns, as SIGNATURES names them."""
         dtype, (inputs, outputs) = np.dtype(self.dtype).type, SIGNATURES[name]
-        rows, column = self.channels_of(name)
+        rows, *columns = self.channels_of(name)
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets_of(name))
-        second = (1, column, 1, 1)
+        types = [TensorType(FEATURES, dtype, shapes)]
+        types += [
+            TensorType(column, dtype, ((1, size, 1, 1),))
+            for column, size in zip(inputs[1:], columns, strict=True)
+        ]
         return Function(
             self.modules[name],
-            (torch.ones(shapes[0]), torch.zeros(second)),
-            (TensorType(FEATURES, dtype, shapes), TensorType(inputs[1], dtype, (second,))),
+            (torch.ones(shapes[0]), *(torch.zeros(1, size, 1, 1) for size in columns)),
+            tuple(types),
             tuple(TensorType(out, np.float32 if out == WAVEFORM else dtype) for out in outputs),
             FP32_MODULES if name == DECODER else TAIL_MODULES,
         )
@@ -190,34 +217,35 @@ class StreamingStage(CheckedVocoder):
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """A short utterance at several fills; a long one at two, and cut in two ways."""
-        chain = StreamingChain(programs, self.lengths)
+        chain = self.chain(programs, self.lengths)
         exact_programs = {
-            name: Program(program.path, function=name, precision="exact")
+            name: Program(program.path, function=name, precision=EXACT)
             for name, program in programs.items()
         }
-        exact = StreamingChain(exact_programs, self.lengths)
+        exact = self.chain(exact_programs, self.lengths)
         short = excerpt(self.speech, 0, SHORT_FRAMES)
         holding = tuple(b for b in self.lengths.utterance if b >= short.frames)
         figures = fill_figures(
             lambda bucket: chain.render(short, bucket),
             lambda bucket: exact.render(short, bucket),
-            render_reference(self.vocoder, short),
+            exact_reference(self.vocoder, short),
             check_buckets_of(short.frames, holding),
             self.precision,
         )
         chain, exact = (replace(one, lengths=self.lengths.in_windows()) for one in (chain, exact))
-        speech, title = self.speech, f"{self.speech.frames} frames in windows"
+        reference = self.in_torch(torch.float64).render(self.speech)
+        rendered = chain.render(self.speech)
+        name = f"SNR against PyTorch, {self.speech.frames} frames in windows"
+        figures.append(snr_check(name, reference, rendered, LIMIT_SNR_DB[self.precision]))
+        speech = excerpt(self.speech, 0, min(CUT_FRAMES, self.speech.frames))
+        title = f"exact arithmetic, {speech.frames} frames in windows"
         bucket, *wider = [b for b in self.lengths.decoder if b >= speech.frames]
-        reference, rendered = self.in_torch().render(speech, bucket), chain.render(speech, bucket)
         plain, early = exact.render(speech, bucket), exact.render(speech, bucket, early=True)
-        limit_db, cuts = LIMIT_SNR_DB[self.precision], f"{title}, short ones first"
-        figures += [
-            snr_check(f"SNR against PyTorch, {title}", reference, rendered, limit_db),
-            snr_check(f"cuts, exact arithmetic, {cuts}", plain, early, LIMIT_PADDING_DB),
-        ]
+        name = f"cuts, {title}, short ones first"
+        figures.append(snr_check(name, plain, early, LIMIT_PADDING_DB))
         for wide in wider[:1]:
-            name = f"padding, exact arithmetic, {title}, bucket {wide} against {bucket}"
-            figures.append(snr_check(name, plain, exact.render(speech, wide), LIMIT_PREDICTED_DB))
+            name = f"padding, {title}, bucket {wide} against {bucket}"
+            figures.append(snr_check(name, plain, exact.render(speech, wide), LIMIT_PADDING_DB))
         return figures
 
     def contract(self, part: Part) -> dict[str, Any]:
@@ -241,13 +269,14 @@ class StreamingStage(CheckedVocoder):
                 "as the padded layout's, but each six columns of the spectrum stand as six rows:"
                 " row 6 c + p of 20 (bucket + 1) columns holds column 6 t + p of channel c at t"
             )
-            style = self.style_contract() | {
-                "voices": self.checkpoint.voices and self.predictor.voices,
-                "statistics_sha256": self.predictor.sha256,
+            statistics = self._column() | {
+                "of": "the voice: voices/NAME.statistics of a bundle; means, then log variances",
+                "predictor_sha256": self.predictor.sha256,
             }
             return {
                 FEATURES: features | {"rows": padded["rows"], "packing": packing},
-                STYLE: style,
+                STYLE: self.style_contract(),
+                STATISTICS: statistics,
             }
         rows = dict(zip((ENTERING, "spectrum"), window_rows(self.channels), strict=True))
         rows |= {"mask": 1} if name == UTTERANCE else {}

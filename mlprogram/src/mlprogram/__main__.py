@@ -75,7 +75,8 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 def _add_package(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("package", type=Path, help="an .mlpackage folder or a .mlmodel file")
     parser.add_argument(
-        "--function", help="function of a package with several; default: the package's own default"
+        "--function",
+        help="one of several; default: of describe the package's own default, of ane all",
     )
     parser.add_argument(
         "--shape",
@@ -83,7 +84,7 @@ def _add_package(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=n,n,...",
-        help="shape of an input; else its default",
+        help="shape of an input; else its default, of ane every enumerated one",
     )
 
 
@@ -93,9 +94,6 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a chip such as m1 or a17, repeatable; default: all of the rules file",
-    )
-    parser.add_argument(
-        "--all-shapes", action="store_true", help="every enumerated shape instead of one"
     )
     parser.add_argument(
         "--per-op", action="store_true", help="list every operation with its verdict and rules"

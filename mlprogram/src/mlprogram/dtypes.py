@@ -8,11 +8,12 @@ next wider signed type, because PyTorch has next to no arithmetic for them.
 
 | precision | fp16 tensors | arithmetic |
 | --- | --- | --- |
-| declared | fp16, so rounded after every operation | fp32 in an operation, rounded at its end |
+| declared | fp16, so rounded after every operation | fp32, or a table (halves.py); rounded once |
 | exact | fp32 | fp32 |
 | exact64 | fp64 (fp32 tensors too) | fp64 |
 | declared64 | as declared | as declared, but sums of products in fp64 |
 | ane_numerics | as declared | as numerics.py models the Neural Engine |
+| device | as declared | as declared; what Core ML is reported to compute otherwise, as it does |
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ try:
 finally:
     _LOGGER.setLevel(_LEVEL)
 
-MODELS = ("declared64", "ane_numerics")
+MODELS = ("declared64", "ane_numerics", "device")
 PRECISIONS = ("declared", "exact", "exact64", *MODELS)
 
 
@@ -110,8 +111,8 @@ def to_torch(array: np.ndarray, dtype: DType) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Precision:
-    """One precision: `wide` replaces every declared float type if set; `model` names kernels for
-    fp16 results (KERNELS_OF in plan.py).
+    """One precision: `wide` replaces every declared float type if set; `model` names kernels that
+    take the place of the ordinary ones (KERNELS_OF in plan.py).
     """
 
     name: str

@@ -34,12 +34,11 @@ def finish(step: Step, output: Output, value: Any) -> Any:
     """Round a result to its declared type, and hold it against its declared shape. Raises
     ProgramError for another shape.
     """
-    if value.dtype is output.dtype and value.shape == output.fixed:
-        return value
-    if value.dtype != output.dtype:
+    if value.dtype is not output.dtype:
         value = value.to(output.dtype)
     declared = output.shape
-    if declared is None:
+    # One comparison settles what every operation of a network without flexible shapes comes to.
+    if declared is None or value.shape == output.fixed:
         return value
     if len(declared) != value.dim() or any(
         want is not None and want != got for want, got in zip(declared, value.shape, strict=True)

@@ -54,6 +54,7 @@ class GruLoop:
     weights: tuple[tuple[int, int], ...]  # in the order of GATES
     biases: tuple[tuple[int | None, ...], ...]
     dtype: torch.dtype
+    tables: tuple[Tensor, ...]  # in fp16: what sigmoid and tanh make of every half
 
     def run(self, env: list[Any]) -> tuple[Tensor, Tensor] | None:
         """(counter [1], rows [S + 1, B, H]) as the loop leaves them; None where it would not walk S
@@ -75,7 +76,7 @@ class GruLoop:
         w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))
         b_x, b_h = (self._bias(env, i, w_x) for i in (0, 1))
         if self.dtype == torch.float16:
-            states = _rounded(x, rows.half(), w_x, w_h, b_x, b_h)
+            states = _rounded(x, rows.half(), w_x, w_h, b_x, b_h, *self.tables)
         else:
             state = rows[:1].to(self.dtype)
             states = torch.cat(
@@ -92,12 +93,20 @@ class GruLoop:
         return torch.cat([like.new_zeros(size) if s is None else env[s] for s in slots])  # [3 H]
 
 
-def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h: Tensor) -> Tensor:
+def _rounded(
+    x: Tensor,
+    rows: Tensor,
+    w_x: Tensor,
+    w_h: Tensor,
+    b_x: Tensor,
+    b_h: Tensor,
+    sigmoid: Tensor,
+    tanh: Tensor,
+) -> Tensor:
     """Every step in fp16 as the operations of the body round it; x [S, B, I], rows [S + 1, B, H],
-    weights and biases fp32.
+    weights and biases fp32, tables of two functions fp16 [65536].
 
-    PyTorch's fp16 operations compute in fp32 and round once. Everything is written into place: half
-    of the time was making tensors.
+    Everything is written into place: half of the time was making tensors.
     """
     batch, width = rows.shape[1:]
     sizes = [2 * width, width]
@@ -108,8 +117,9 @@ def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h
         x.new_empty((batch, 3 * width), dtype=torch.float32),
     )
     u, rest, one = x.new_empty(batch, 3 * width), x.new_empty(batch, width), x.new_ones(())
-    gates, n = u.split(sizes, -1)
-    r, z = gates.chunk(2, -1)
+    u_gates, u_n = u.split(sizes, -1)
+    gates, n = _LookUp(u_gates, sigmoid), _LookUp(u_n, tanh)
+    r, z = gates.values.chunk(2, -1)
     states, turned = torch.empty_like(rows), w_h.T
     states[0] = rows[0]
     steps = states.unbind(0)
@@ -118,11 +128,29 @@ def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h
     ):
         torch.addmm(b_h, state.copy_(h), turned, out=product)
         u.copy_(product)
-        gates.add_(w_gates).sigmoid_()
-        n.mul_(r).add_(w_n).tanh_()
-        n.mul_(torch.sub(one, z, out=rest))
-        torch.add(n, z.mul_(h), out=after)
+        u_gates.add_(w_gates)
+        gates.refresh()
+        u_n.mul_(r).add_(w_n)
+        n.refresh()
+        n.values.mul_(torch.sub(one, z, out=rest))
+        torch.add(n.values, z.mul_(h), out=after)
     return states
+
+
+class _LookUp:
+    """halves.look_up from one fp16 tensor into another, `values`, which stays where it is."""
+
+    def __init__(self, x: Tensor, table: Tensor) -> None:
+        self._bits, self._table = x.view(torch.uint16), table
+        self._index = torch.empty(x.shape, dtype=torch.int32)
+        self._row = x.new_empty(x.numel())
+        self._places = self._index.view(-1)
+        self.values = self._row.view(x.shape)
+
+    def refresh(self) -> None:
+        """Look up what x holds now."""
+        self._index.copy_(self._bits)
+        torch.index_select(self._table, 0, self._places, out=self._row)
 
 
 def recognized(

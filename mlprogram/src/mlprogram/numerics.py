@@ -1,5 +1,4 @@
-"""Models of others' arithmetic: kernels that replace the ordinary ones for operations whose result
-is fp16.
+"""Models of others' arithmetic: kernels that replace the ordinary ones.
 
     # the Neural Engine, pessimistically
     Program("Model.mlpackage", precision="ane_numerics")(inputs)
@@ -13,7 +12,10 @@ sums, activation tables (ane-guide: within 0.006, about half a unit in the last 
 atan (their place is not published). Sources: ane-guide = sbryngelson/ane-guide,
 part-1-machine/03-numerics.md (arXiv 2606.22283); LAI = laishere/kokoro-coreml.
 
-declared64 takes sums of products in fp64.
+declared64 takes sums of products in fp64. Both replace operations whose result is fp16.
+
+device computes in every type what Core ML's runtime was reported to compute where that is not its
+own definition (the table in CHOICES.md has the reports).
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mlprogram.ops.conv import CONV, conv, conv_transpose, with_bias
+from mlprogram.ops.conv import CONV, avg_pool, conv, conv_transpose, with_bias
+from mlprogram.ops.elementwise import power
 from mlprogram.ops.kernel import Kernel, Tensors, kernel
 from mlprogram.ops.layout import slice_by_index
 from mlprogram.ops.linear import LINEAR
@@ -186,14 +190,14 @@ ANE_KERNELS = MappingProxyType(
     {
         "conv": kernel(ane_conv, like=conv),
         "conv_transpose": kernel(ane_conv_transpose, like=conv_transpose),
-        "cos": kernel(ane_cos),
+        "cos": kernel(ane_cos, pointwise=True),
         "einsum": kernel(ane_einsum),
-        "exp": kernel(ane_exp),
+        "exp": kernel(ane_exp, pointwise=True),
         "linear": kernel(ane_linear),
-        "log": kernel(ane_log),
+        "log": kernel(ane_log, pointwise=True),
         "matmul": kernel(ane_matmul),
         "scaled_dot_product_attention": kernel(ane_attention),
-        "sin": kernel(ane_sin),
+        "sin": kernel(ane_sin, pointwise=True),
         "slice_by_index": kernel(ane_slice_by_index, like=slice_by_index),
     }
 )
@@ -222,3 +226,23 @@ def widened(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
 
 PRODUCTS = {name: LINEAR[name] for name in ("linear", "matmul")}
 WIDE_SUMS = widened({**CONV, **PRODUCTS})
+
+
+def device_mod(x: Tensor, y: Tensor) -> Tensor:
+    """The remainder of a truncated quotient."""
+    return torch.fmod(x, y)
+
+
+def device_pow(x: Tensor, y: Tensor) -> Tensor:
+    """y * y where the base is the one number 2."""
+    return y * y if x.dim() == 0 and x == 2 else power(x, y)
+
+
+DEVICE_KERNELS = MappingProxyType(
+    {
+        # what a window has beyond the padding counts in its divisor
+        "avg_pool": kernel(partial(avg_pool, beyond=1.0), like=avg_pool),
+        "mod": kernel(device_mod),
+        "pow": kernel(device_pow),
+    }
+)

@@ -14,7 +14,7 @@ from pathlib import Path
 from mlprogram.constants import CONSTEXPR
 from mlprogram.files import aside
 from mlprogram.numerics import ANE_KERNELS
-from mlprogram.ops import CONTROL, FAMILIES
+from mlprogram.ops import CONTROL, FAMILIES, Kernel
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "OPERATIONS.md"
 _HEAD = """# Operations that mlprogram executes
@@ -22,9 +22,11 @@ _HEAD = """# Operations that mlprogram executes
 Written by `python -m mlprogram.ops_doc`; do not edit.
 Each has a test that runs it from a package on disk.
 
-*Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in
-fp32 and rounds once). *Widened* ones get fp32 copies, and their result is rounded to the declared
-type. \\* : numerics.py replaces it under `precision="ane_numerics"`.
+*Native* operations take fp16 tensors as they are (they move values, or are one operation that
+IEEE 754 rounds). *Tabulated* ones are looked up among 65,536 results of float64, rounded once,
+where one fp16 tensor is all that varies. *Widened* ones, and tabulated ones of two tensors, get
+fp32 copies, and their result is rounded to the declared type. \\* : numerics.py replaces it under
+`precision="ane_numerics"`.
 """
 
 
@@ -33,13 +35,10 @@ def render() -> str:
     count = sum(map(len, FAMILIES.values())) + len(CONSTEXPR) + len(CONTROL)
     parts = [_HEAD, f"{count} operations.\n"]
     for family, kernels in FAMILIES.items():
-        native = [_marked(name) for name, kernel in sorted(kernels.items()) if kernel.half]
-        widened = [_marked(name) for name, kernel in sorted(kernels.items()) if not kernel.half]
-        lines = [
-            f"{kind}: {', '.join(names)}."
-            for kind, names in (("Native", native), ("Widened", widened))
-            if names
-        ]
+        names: dict[str, list[str]] = {"Native": [], "Tabulated": [], "Widened": []}
+        for name, kernel in sorted(kernels.items()):
+            names[_treatment(kernel)].append(_marked(name))
+        lines = [f"{kind}: {', '.join(row)}." for kind, row in names.items() if row]
         parts.append(_section(family, "\n\n".join(lines)))
     parts.append(
         _section(
@@ -48,6 +47,13 @@ def render() -> str:
     )
     parts.append(_section("control flow and states", f"{', '.join(CONTROL)}."))
     return "\n".join(parts)
+
+
+def _treatment(kernel: Kernel) -> str:
+    """What becomes of an fp16 tensor."""
+    if kernel.half:
+        return "Native"
+    return "Tabulated" if kernel.pointwise else "Widened"
 
 
 def _marked(name: str) -> str:

@@ -24,7 +24,8 @@ from mlprogram.dtypes import BY_NAME, DType, Precision, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
 from mlprogram.gru_loop import GATES, GruLoop, recognized
-from mlprogram.numerics import ANE_KERNELS, WIDE_SUMS
+from mlprogram.halves import look_up, tabulate
+from mlprogram.numerics import ANE_KERNELS, DEVICE_KERNELS, WIDE_SUMS
 from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 
@@ -32,6 +33,7 @@ KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
     {
         "ane_numerics": ANE_KERNELS,
         "declared64": WIDE_SUMS,
+        "device": DEVICE_KERNELS,
     }
 )
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
@@ -137,6 +139,7 @@ class _Planner:
         self._precision = precision
         # what a constant is -> its slot, and the array whose place in memory the key names
         self._shared: dict[tuple, tuple[int, Any]] = {}
+        self._tables: dict[tuple[str, str, str], torch.Tensor] = {}
 
     def block(self, block: Block, outer: Mapping[str, int | Constant]) -> BlockPlan:
         scope = dict(outer)
@@ -222,6 +225,8 @@ class _Planner:
             if not op.inputs.get(param)
         ]:
             raise ProgramError(f"{op.where()} lacks {', '.join(missing)}; the file is damaged")
+        if kernel.pointwise and (tabulated := self._tabulated(op, kernel, scope)):
+            return tabulated
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         # What the file settles (strides, axes, modes) is bound once; only what a run decides is
         # looked up in every call.
@@ -269,6 +274,56 @@ class _Planner:
             outputs,
         )
 
+    def _tabulated(
+        self, op: Operation, kernel: Kernel, scope: dict[str, int | Constant]
+    ) -> Step | None:
+        """A pointwise operation as a look-up, if one fp16 tensor is all that a run decides."""
+        arguments = {param: scope.get(names[0]) for param, names in op.inputs.items()}
+        constants = {p: c.value for p, c in arguments.items() if isinstance(c, Constant)}
+        varying = [param for param in arguments if param not in constants]
+        if (
+            self._precision.wide is not None
+            or len(varying) != 1
+            or not arguments.keys() <= kernel.parameters
+            or any(np.ndim(value) for value in constants.values())
+            or not self._is_half(op.inputs[varying[0]][0], scope)
+            or op.outputs[0].dtype.name != "fp16"
+        ):
+            return None
+        fixed = {
+            param: _python_value(value)
+            if param in kernel.host
+            else torch.tensor(_python_value(value), dtype=torch.float64)
+            for param, value in constants.items()
+        }
+        table = self._table(op.op_type, varying[0], partial(kernel.run, **fixed), fixed)
+        slot = self._slot(op.inputs[varying[0]][0], scope, None, op.where())
+        return Step(
+            op,
+            partial(look_up, table=table),
+            ((varying[0], slot),),
+            (("x", slot),),
+            (),
+            (),
+            frozenset(),
+            None,
+            False,
+            self._outputs(op, scope),
+        )
+
+    def _table(
+        self,
+        op_type: str,
+        param: str,
+        run: Callable[..., torch.Tensor],
+        fixed: Mapping[str, Any] = MappingProxyType({}),
+    ) -> torch.Tensor:
+        """The table of a function of one parameter, one for all the operations that are alike."""
+        key = (op_type, param, repr(fixed))
+        if key not in self._tables:
+            self._tables[key] = tabulate(lambda values: run(**{param: values}))
+        return self._tables[key]
+
     def _gru(self, op: Operation, scope: Mapping[str, int | Constant]) -> GruLoop | None:
         """The loop as a GRU, if it is one. Its weights stand where the body's own operations read
         them.
@@ -291,7 +346,10 @@ class _Planner:
         biases = tuple(
             tuple(None if n is None else slot(n, widen) for n in loop.biases[g]) for g in GATES
         )
-        return GruLoop(slot(loop.x), slot(loop.end), counter, rows, weights, biases, dtype)
+        tables = tuple(
+            self._table(name, "x", KERNELS[name].run) for name in ("sigmoid", "tanh") if widen
+        )
+        return GruLoop(slot(loop.x), slot(loop.end), counter, rows, weights, biases, dtype, tables)
 
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
         """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is
@@ -320,8 +378,11 @@ class _Planner:
         )
 
     def _kernel(self, op: Operation) -> Kernel:
-        model = KERNELS_OF[self._precision.model] if self._precision.model else {}
-        if op.op_type in model and any(v.dtype.name == "fp16" for v in op.outputs):
+        name = self._precision.model
+        model = KERNELS_OF[name] if name else {}
+        # The engine computes in fp16 alone; what the device defines otherwise holds in every type.
+        half = any(v.dtype.name == "fp16" for v in op.outputs)
+        if op.op_type in model and (half or name == "device"):
             return model[op.op_type]
         if op.op_type not in KERNELS:
             raise ProgramError(

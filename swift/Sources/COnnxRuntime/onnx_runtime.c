@@ -10,12 +10,13 @@ enum {
   ADD_SESSION_CONFIG_ENTRY = 130, CREATE_AND_REGISTER_ALLOCATOR = 144, CREATE_ARENA_CONFIG = 156, RELEASE_ARENA_CONFIG = 157,
 };
 enum { ARENA = 1, DEFAULT_MEMORY = 0, UNLIMITED = 0, BY_DOUBLING = 0, AS_USUAL = -1, INVALID_ARGUMENT = 2 };
-typedef struct { OnnxApi (*api)(uint32_t version); const char *(*version)(void); } const *(*GetBase)(void);
+typedef struct { OnnxApi (*api)(uint32_t version); const char *(*version)(void); } const *Base;
 #define CALL(number, ...) ((OnnxStatus * (*)(__VA_ARGS__)) api[number])
 #define RELEASE(number, thing) ((void (*)(void *))api[number])(thing)
 
-OnnxApi onnx_api(void *symbol) { return ((GetBase)symbol)()->api(ONNX_API_VERSION); }
-const char *onnx_version(void *symbol) { return ((GetBase)symbol)()->version(); }
+const void *onnx_base(void *symbol) { return ((const void *(*)(void))symbol)(); }
+OnnxApi onnx_api(const void *base) { return ((Base)base)->api(ONNX_API_VERSION); }
+const char *onnx_version(const void *base) { return ((Base)base)->version(); }
 const char *onnx_message(OnnxApi api, const OnnxStatus *status) { return ((const char *(*)(const OnnxStatus *))api[GET_ERROR_MESSAGE])(status); }
 
 // One arena for all sessions, which run one after the other: each would keep its own at the size of the longest sentence.

@@ -8,14 +8,18 @@ struct CoreMLInput {
     let shape: [Int], values: [Float]
 
     func array(of kind: MLMultiArrayDataType) throws -> MLMultiArray {
-        let array = try MLMultiArray(shape: shape.map { NSNumber(value: $0) }, dataType: kind)
+        let array = try MLMultiArray(shape: shape.map { NSNumber(value: $0) }, dataType: kind), columns = shape.last ?? 0
         try array.withUnsafeMutableBytes { bytes, strides in
-            for (value, offset) in zip(values, offsets(shape, strides)) {
-                switch kind {
-                case .float16: bytes.storeBytes(of: HalfFloat.bits(value), toByteOffset: 2 * offset, as: UInt16.self)
-                case .float32: bytes.storeBytes(of: value, toByteOffset: 4 * offset, as: Float.self)
-                case .int32: bytes.storeBytes(of: Int32(value), toByteOffset: 4 * offset, as: Int32.self)
-                default: throw KokoroError.unsupported("an input of another kind than float16, float32 and int32")
+            let step = strides.last ?? 1
+            for (row, start) in rowStarts(shape, strides).enumerated() {
+                for column in 0..<columns {
+                    let value = values[row * columns + column], place = start + column * step
+                    switch kind {
+                    case .float16: bytes.storeBytes(of: HalfFloat.bits(value), toByteOffset: 2 * place, as: UInt16.self)
+                    case .float32: bytes.storeBytes(of: value, toByteOffset: 4 * place, as: Float.self)
+                    case .int32: bytes.storeBytes(of: Int32(value), toByteOffset: 4 * place, as: Int32.self)
+                    default: throw KokoroError.unsupported("an input of another kind than float16, float32 and int32")
+                    }
                 }
             }
         }
@@ -38,56 +42,57 @@ final class CoreMLProgram: @unchecked Sendable {
         self.name = name
     }
 
-    /// Throws unless the program takes exactly these lengths of an input's last axis.
-    func requireLengths(_ input: String, _ lengths: [Int]) throws(KokoroError) {
+    /// Whether the program takes exactly these lengths of an input's last axis. Throws `badFile` where it has no such input.
+    func takes(_ input: String, _ lengths: [Int]) throws(KokoroError) -> Bool {
         guard let constraint = model.modelDescription.inputDescriptionsByName[input]?.multiArrayConstraint else {
             throw .badFile(name, reason: "the program has no input \(input)")
         }
         let flexible = constraint.shapeConstraint.type == .enumerated
         let shapes = flexible ? constraint.shapeConstraint.enumeratedShapes : [constraint.shape]
-        guard shapes.compactMap({ $0.last?.intValue }).sorted() == lengths else {
-            throw .unsupported("the compiled \(name) has lost its lengths: remove it from the cache and compile again")
-        }
+        return shapes.compactMap { $0.last?.intValue }.sorted() == lengths
     }
 
     /// Outputs in the order of their names.
-    func callAsFunction(_ inputs: [String: CoreMLInput], outputs: [String]) throws -> [Tensor] {
+    func callAsFunction(_ inputs: [String: CoreMLInput], outputs: [String]) throws(KokoroError) -> [Tensor] {
         lock.lock()
         defer { lock.unlock() }
-        let declared = model.modelDescription.inputDescriptionsByName
-        var arrays: [String: Any] = [:]
-        for (input, value) in inputs {
-            guard let kind = declared[input]?.multiArrayConstraint?.dataType else { throw KokoroError.badFile(name, reason: "no input \(input)") }
-            arrays[input] = MLFeatureValue(multiArray: try value.array(of: kind))
-        }
-        let found: any MLFeatureProvider
-        do { found = try model.prediction(from: MLDictionaryFeatureProvider(dictionary: arrays)) } catch {
-            let entitlement = "com.apple.developer.background-tasks.continued-processing.inference"
-            throw KokoroError.backend("Core ML, \(name): \(error.localizedDescription) (in the background OS 27 asks for \(entitlement))")
-        }
-        return try outputs.map { output in
-            guard let array = found.featureValue(for: output)?.multiArrayValue else { throw KokoroError.badFile(name, reason: "no output \(output)") }
-            return try tensor(output, array)
-        }
+        do {
+            let declared = model.modelDescription.inputDescriptionsByName
+            var arrays: [String: Any] = [:]
+            for (input, value) in inputs {
+                guard let kind = declared[input]?.multiArrayConstraint?.dataType else { throw KokoroError.badFile(name, reason: "no input \(input)") }
+                arrays[input] = MLFeatureValue(multiArray: try value.array(of: kind))
+            }
+            let answer = try model.prediction(from: MLDictionaryFeatureProvider(dictionary: arrays))
+            return try outputs.map { output in
+                guard let array = answer.featureValue(for: output)?.multiArrayValue else { throw KokoroError.badFile(name, reason: "no output \(output)") }
+                return try tensor(output, array)
+            }
+        } catch { throw CoreMLBackend.failure(name, error) }
     }
 
     /// Row by row: the Neural Engine leaves room behind rows.
     private func tensor(_ output: String, _ array: MLMultiArray) throws -> Tensor {
-        let shape = array.shape.map(\.intValue), places = offsets(shape, array.strides.map(\.intValue))
+        let shape = array.shape.map(\.intValue), strides = array.strides.map(\.intValue), columns = shape.last ?? 0, step = strides.last ?? 1
         let kind = array.dataType
-        let values: [Float] = try array.withUnsafeBytes { bytes in
-            switch kind {
-            case .float16: places.map { HalfFloat.value(bytes.loadUnaligned(fromByteOffset: 2 * $0, as: UInt16.self)) }
-            case .float32: places.map { bytes.loadUnaligned(fromByteOffset: 4 * $0, as: Float.self) }
-            default: throw KokoroError.unsupported("\(output) is neither float16 nor float32")
+        guard kind == .float16 || kind == .float32 else { throw KokoroError.unsupported("\(output) is neither float16 nor float32") }
+        var values: [Float] = []
+        values.reserveCapacity(shape.reduce(1, *))
+        try array.withUnsafeBytes { bytes in
+            for start in rowStarts(shape, strides) {
+                for place in Swift.stride(from: start, to: start + columns * step, by: step) {
+                    values.append(
+                        kind == .float32 ? bytes.loadUnaligned(fromByteOffset: 4 * place, as: Float.self)
+                            : HalfFloat.value(bytes.loadUnaligned(fromByteOffset: 2 * place, as: UInt16.self)))
+                }
             }
         }
         return try Tensor(output, shape: shape, values: values)
     }
 }
 
-/// Offsets of an array's elements in row-major order, wherever its rows begin.
-func offsets(_ shape: [Int], _ strides: [Int]) -> [Int] {
-    zip(shape, strides).reduce([0]) { places, axis in places.flatMap { place in (0..<axis.0).map { place + $0 * axis.1 } } }
+/// Where the rows of an array begin, in row-major order.
+private func rowStarts(_ shape: [Int], _ strides: [Int]) -> [Int] {
+    zip(shape, strides).dropLast().reduce([0]) { places, axis in places.flatMap { place in (0..<axis.0).map { place + $0 * axis.1 } } }
 }
 #endif

@@ -1,7 +1,7 @@
 import Foundation
 import KokoroSteps
 
-/// A 16-bit mono wav that is written piece by piece, and appears under its name when it is complete. What the disk refuses is a `badFile`.
+/// A 16-bit mono wav that is written piece by piece, and appears under its name when it is complete. What the disk refuses is a `disk` error.
 public struct WaveFile {
     private let file: URL, aside: URL, handle: FileHandle
     /// How many are written.
@@ -39,10 +39,7 @@ public struct WaveFile {
     public func discard() { _ = try? FileManager.default.removeItem(at: aside) }
 
     private static func told<Found>(_ file: URL, _ body: () throws -> Found) throws(KokoroError) -> Found {
-        do { return try body() } catch {
-            let cause = (error as NSError).userInfo[NSUnderlyingErrorKey] as? NSError ?? error as NSError
-            throw .badFile(file.lastPathComponent, reason: "the audio cannot be written: \(cause.localizedDescription)")
-        }
+        do { return try body() } catch { throw KokoroError(file, error) }
     }
 
     private static func header(samples: Int) -> Data {

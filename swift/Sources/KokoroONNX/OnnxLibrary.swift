@@ -10,25 +10,38 @@ import Glibc
 import Musl
 #endif
 
-/// ONNX Runtime, opened by name while the program runs: nothing of it is needed to build.
+/// ONNX Runtime, linked into the app, or opened by name while the program runs: nothing of it is needed to build this package.
 ///
 /// `@unchecked Sendable`: the tables and the environment are written once, here, and ONNX Runtime allows their use from any thread.
 public final class OnnxLibrary: @unchecked Sendable {
     /// As "1.21.0".
     public let version: String
     let api: OnnxApi, environment: UnsafeMutableRawPointer
-    private let handle: UnsafeMutableRawPointer
+    private let handle: UnsafeMutableRawPointer?
 
-    /// `path`: of libonnxruntime, or nil for the system's. Throws `backend` where there is none, or one before 1.17.
-    public init(path: String? = nil) throws(KokoroError) {
+    /// Of a library that is linked into the app, as Microsoft's is on iOS: `OnnxLibrary(linked: OrtGetApiBase)`, with the line
+    /// `const void *OrtGetApiBase(void);` in the app's bridging header. Throws `backend` for one before 1.17.
+    public convenience init(linked base: () -> UnsafeRawPointer?) throws(KokoroError) {
+        guard let table = base() else { throw .backend("ONNX Runtime gave nothing") }
+        try self.init(table, handle: nil)
+    }
+
+    /// Of a file, opened by name while the program runs. `path`: of libonnxruntime, or nil for the system's. Throws `backend` where there is none,
+    /// or one before 1.17.
+    public convenience init(path: String? = nil) throws(KokoroError) {
         let names = path.map { [$0] } ?? ["libonnxruntime.so.1", "libonnxruntime.so", "libonnxruntime.dylib"]
         guard let opened = names.lazy.compactMap({ dlopen($0, RTLD_NOW | RTLD_LOCAL) }).first else {
             throw .backend("no ONNX Runtime: \(dlerror().map { String(cString: $0) } ?? "not found")")
         }
         guard let symbol = dlsym(opened, "OrtGetApiBase") else { throw .backend("\(names[0]) is no ONNX Runtime") }
-        version = onnx_version(symbol).map { String(cString: $0) } ?? "?"
-        guard let table = onnx_api(symbol) else { throw .backend("ONNX Runtime \(version) is too old: 1.17 or later") }
-        handle = opened
+        guard let base = onnx_base(symbol) else { throw .backend("\(names[0]) gave nothing") }
+        try self.init(base, handle: opened)
+    }
+
+    private init(_ base: UnsafeRawPointer, handle: UnsafeMutableRawPointer?) throws(KokoroError) {
+        version = onnx_version(base).map { String(cString: $0) } ?? "?"
+        guard let table = onnx_api(base) else { throw .backend("ONNX Runtime \(version) is too old: 1.17 or later") }
+        self.handle = handle
         api = table
         environment = try made(table) { onnx_make_environment(table, $0) }
     }
@@ -38,7 +51,7 @@ public final class OnnxLibrary: @unchecked Sendable {
 
     deinit {
         onnx_release(api, ONNX_ENVIRONMENT, environment)
-        dlclose(handle)
+        if let handle { dlclose(handle) }
     }
 }
 

@@ -1,12 +1,12 @@
 /// Step 14: a waveform ready to be joined with its neighbours.
-public struct FinishedChunk: Equatable, Sendable {
+package struct FinishedChunk: Equatable, Sendable {
     /// [600F], within -1 to 1.
-    public let samples: [Float]
+    package let samples: [Float]
     /// What it was multiplied by: 1, or less where it was louder than full scale.
-    public let gain: Float
+    package let gain: Float
 
     /// `waveform` [600F]. Both ends are faded over 120 samples, or half the length where there are under 240.
-    public init(waveform: [Float]) {
+    package init(waveform: [Float]) {
         var faded = waveform
         let length = min(Contract.fadeSamples, faded.count / 2)
         for place in 0..<length {
@@ -30,13 +30,13 @@ func fade(_ place: Int, of length: Int) -> Float {
 }
 
 /// Step 14 of a chunk that comes in pieces, [600F] together: the same fades; what is too loud is turned down from there on, over one fade.
-public struct StreamFinish: Sendable {
+package struct StreamFinish: Sendable {
     private let length: Int
     private var at = 0, turned = 1.0
-    public var gain: Float { Float(turned) }
-    public init(length: Int) { self.length = length }
+    package var gain: Float { Float(turned) }
+    package init(length: Int) { self.length = length }
 
-    public mutating func callAsFunction(_ piece: [Float]) -> [Float] {
+    package mutating func callAsFunction(_ piece: [Float]) -> [Float] {
         var samples = piece
         let fading = min(Contract.fadeSamples, length / 2), ramp = min(Contract.fadeSamples, piece.count), before = turned
         for place in piece.indices {
@@ -57,7 +57,7 @@ public struct StreamFinish: Sendable {
 
 extension Unicode.Scalar {
     /// As Python's `isalpha`.
-    public var isLetter: Bool {
+    package var isLetter: Bool {
         if value < 128 { return (65...90).contains(value) || (97...122).contains(value) }
         return switch properties.generalCategory {
         case .uppercaseLetter, .lowercaseLetter, .titlecaseLetter, .modifierLetter, .otherLetter: true
@@ -67,6 +67,6 @@ extension Unicode.Scalar {
 }
 
 /// Samples in -1 to 1 as 16-bit integers, rounded half to even; 1 becomes 32767.
-public func pcm16(_ samples: [Float]) -> [Int16] {
+package func pcm16(_ samples: [Float]) -> [Int16] {
     samples.map { Int16(min(max((Double($0) * 32767).rounded(.toNearestOrEven), -32767), 32767)) }
 }

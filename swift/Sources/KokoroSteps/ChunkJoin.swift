@@ -1,7 +1,7 @@
 /// Where sound is, and what a join cuts of the model's silence, as pipeline/joins.py does it; docs/synthesis.md says it in words.
 ///
 /// `edges` [tokens + 1]: where each token begins and the last ends, in samples; `parts`: phonemes of the chunks of one call.
-public enum Joins {
+package enum Joins {
     private static let quiet: Float = 0.01, faint: Float = 0.0031622776601683794, step = 60, noisySteps = 20, pauseSteps = 16, early = 2400
     private static let endedSteps = 4, tickSteps = 12, plosives = Set("ptkbdɡɾʔʧʤT".unicodeScalars), releaseFrames = 3
     private static let lastFrames = 10, markFrames = 8, spaceFrames = 6
@@ -72,7 +72,7 @@ public enum Joins {
     }
 
     /// The edges, moved where a silence shows when the sounds beside it end and begin: at both ends, and at marks with 40 ms of quiet.
-    public static func heard(_ samples: [Float], _ edges: [Int], _ phonemes: [Unicode.Scalar]) -> [Int] {
+    package static func heard(_ samples: [Float], _ edges: [Int], _ phonemes: [Unicode.Scalar]) -> [Int] {
         let sounds = sounds(phonemes), loudness = Loudness(samples[...])
         var moved = edges.map { min(max($0, 0), samples.count) }, word = (sounds.first ?? 0) + 1
         func silence(_ last: Int, _ end: Int, _ first: Int, _ begin: Int) {
@@ -106,7 +106,7 @@ public enum Joins {
     }
 
     /// What is whose in the samples of a call, cut in the middle of the pauses; nil where a pause is missing.
-    public static func shares(_ spoken: ChunkSynthesis.Spoken, _ parts: [[Unicode.Scalar]]) -> [Share]? {
+    package static func shares(_ spoken: ChunkSynthesis.Spoken, _ parts: [[Unicode.Scalar]]) -> [Share]? {
         let samples = spoken.chunk.samples, edges = edges(spoken.durations), loudness = Loudness(samples[...])
         var shares: [Share] = [], place = 0, cut = 0
         for (number, part) in parts.enumerated() {
@@ -127,27 +127,27 @@ public enum Joins {
     }
 
     /// A chunk's part of a call.
-    public struct Share: Sendable {
-        public let durations: [Int], edges: [Int], samples: [Float]
-        public init(durations: [Int], edges: [Int], samples: [Float]) { (self.durations, self.edges, self.samples) = (durations, edges, samples) }
+    package struct Share: Sendable {
+        package let durations: [Int], edges: [Int], samples: [Float]
+        package init(durations: [Int], edges: [Int], samples: [Float]) { (self.durations, self.edges, self.samples) = (durations, edges, samples) }
     }
 }
 
 /// A finished chunk's samples, in one piece or several, from 5 ms before the first sound to 5 ms behind the last.
-public struct JoinTrim: Sendable {
+package struct JoinTrim: Sendable {
     private let edges: [Int], phonemes: [Unicode.Scalar], holdFrom: Int
     private var at = 0, held: [Float] = [], begun: Bool
     /// Samples that were cut in front.
-    public private(set) var start = 0
+    package private(set) var start = 0
 
     /// `first`: of the text, which keeps what is before its first sound.
-    public init(edges: [Int], phonemes: [Unicode.Scalar], first: Bool) {
+    package init(edges: [Int], phonemes: [Unicode.Scalar], first: Bool) {
         (self.edges, self.phonemes, begun) = (edges, phonemes, first)
         holdFrom = max(0, edges[(Joins.sounds(phonemes).last ?? 0) + 1] - 2400)
     }
 
     /// What can be heard of the next piece and of those before it.
-    public mutating func callAsFunction(_ piece: [Float]) -> [Float] {
+    package mutating func callAsFunction(_ piece: [Float]) -> [Float] {
         held += piece
         at += piece.count
         if !begun {

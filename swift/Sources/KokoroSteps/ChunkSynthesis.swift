@@ -1,7 +1,7 @@
 /// Who computes the three networks: Core ML on Apple's systems, ONNX Runtime elsewhere, recorded tensors in tests.
 ///
 /// A call may take long and blocks; it is made from the speaker's executor.
-public protocol SpeechBackend: Sendable {
+package protocol SpeechBackend: Sendable {
     /// The lengths that the packages take; empty where they take any.
     var tokenBuckets: Buckets { get }
     var frameBuckets: Buckets { get }
@@ -18,45 +18,45 @@ public protocol SpeechBackend: Sendable {
 }
 
 extension SpeechBackend {
-    public var streaming: StreamingVocoder? { nil }
+    package var streaming: StreamingVocoder? { nil }
 }
 
 /// What the encoder's first function gives, T columns each.
-public struct EncodedText: Sendable {
-    public let raw: [Float], hidden: Tensor, text: Tensor
+package struct EncodedText: Sendable {
+    package let raw: [Float], hidden: Tensor, text: Tensor
 
-    public init(raw: [Float], hidden: Tensor, text: Tensor) {
+    package init(raw: [Float], hidden: Tensor, text: Tensor) {
         (self.raw, self.hidden, self.text) = (raw, hidden, text)
     }
 }
 
 /// What its second function gives, two values a frame.
-public struct Prosody: Sendable {
-    public let f0Hz: [Float], energy: [Float]
+package struct Prosody: Sendable {
+    package let f0Hz: [Float], energy: [Float]
 
-    public init(f0Hz: [Float], energy: [Float]) {
+    package init(f0Hz: [Float], energy: [Float]) {
         (self.f0Hz, self.energy) = (f0Hz, energy)
     }
 }
 
 /// One chunk from phonemes to samples, all steps in their order.
-public struct ChunkSynthesis: Sendable {
+package struct ChunkSynthesis: Sendable {
     private let vocabulary: Vocabulary, limits: DurationLimits, source: HarmonicSource, spectrum = HarmonicSpectrum()
     private let backend: any SpeechBackend
 
-    public init(vocabulary: Vocabulary, limits: DurationLimits, source: HarmonicSource, backend: any SpeechBackend) {
+    package init(vocabulary: Vocabulary, limits: DurationLimits, source: HarmonicSource, backend: any SpeechBackend) {
         (self.vocabulary, self.limits, self.source, self.backend) = (vocabulary, limits, source, backend)
     }
 
     /// A chunk's samples [600F], and how many frames each token lasts: [n + 2], the boundary tokens included.
-    public struct Spoken: Sendable {
-        public let chunk: FinishedChunk, durations: [Int]
-        public init(chunk: FinishedChunk, durations: [Int]) { (self.chunk, self.durations) = (chunk, durations) }
+    package struct Spoken: Sendable {
+        package let chunk: FinishedChunk, durations: [Int]
+        package init(chunk: FinishedChunk, durations: [Int]) { (self.chunk, self.durations) = (chunk, durations) }
     }
 
     /// A chunk under way: its samples window by window.
-    public struct Streamed: Sendable {
-        public let durations: [Int]
+    package struct Streamed: Sendable {
+        package let durations: [Int]
         private var pieces: StreamingVocoder.Pieces, finish: StreamFinish, trim: JoinTrim?
 
         init(_ durations: [Int], _ pieces: StreamingVocoder.Pieces, _ trim: JoinTrim?) {
@@ -65,10 +65,10 @@ public struct ChunkSynthesis: Sendable {
         }
 
         /// Where tokens begin in the samples, by durations: behind the first sound, energy is not known yet.
-        public var edges: [Int] { Joins.edges(durations).map { max(0, $0 - (trim?.start ?? 0)) } }
+        package var edges: [Int] { Joins.edges(durations).map { max(0, $0 - (trim?.start ?? 0)) } }
 
         /// What can be heard next, and nil behind the last.
-        public mutating func next() throws -> FinishedChunk? {
+        package mutating func next() throws -> FinishedChunk? {
             while let piece = try pieces.next() {
                 let made = finish(piece), heard = trim?(made) ?? made
                 if !heard.isEmpty { return FinishedChunk(samples: heard, gain: finish.gain) }
@@ -78,7 +78,7 @@ public struct ChunkSynthesis: Sendable {
     }
 
     /// The same arguments as `speak`; `raw`: with the model's silence and ticks; nil where the vocoder is of another layout.
-    public func stream(
+    package func stream(
         _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, raw: Bool = false, first: Bool = true, stop: () throws -> Void = {}
     ) throws -> Streamed? {
         guard let vocoder = backend.streaming else { return nil }
@@ -87,8 +87,8 @@ public struct ChunkSynthesis: Sendable {
         return Streamed(durations, try vocoder.pieces(features, style: style), trim)
     }
 
-    /// `parts`: the chunks of one call, `row` [256] of the voice for its n phonemes; `stop` is asked between the steps, and throws where nobody waits for the result any more.
-    public func speak(
+    /// `parts`: the chunks of one call, `row` [256 + 2R] of the voice for its n phonemes; `stop` is asked between the steps, and throws where nobody waits for the result any more.
+    package func speak(
         _ parts: [[Unicode.Scalar]], row: [Float], speed: Double, seed: Int, stop: () throws -> Void = {}
     ) throws -> Spoken {
         let (durations, features, style) = try encoded(parts, row, speed, seed, stop), count = features.asr.columns
@@ -97,16 +97,16 @@ public struct ChunkSynthesis: Sendable {
             while let piece = try pieces.next() { waveform += piece }
         } else {
             let packed = try features.packed(bucket: try backend.vocoderBuckets.smallest(holding: count, unit: "frames"))
-            waveform = try first(Contract.frameSamples * count, of: try backend.waveform(features: packed, style: style), "waveform")
+            waveform = try first(Contract.frameSamples * count, of: try backend.waveform(features: packed, style: style.decoder), "waveform")
             try waveform.requireFinite("waveform")
         }
         return Spoken(chunk: FinishedChunk(waveform: waveform), durations: durations)
     }
 
-    /// Steps 1 to 11, and the decoder's style.
+    /// Steps 1 to 11, and the voice's style.
     private func encoded(
         _ parts: [[Unicode.Scalar]], _ row: [Float], _ speed: Double, _ seed: Int, _ stop: () throws -> Void
-    ) throws -> (durations: [Int], features: VocoderFeatures, style: [Float]) {
+    ) throws -> (durations: [Int], features: VocoderFeatures, style: VoiceStyle) {
         let ids = try vocabulary.ids(Array(parts.joined(separator: [" "]))), style = try VoiceStyle(row: row), pace = try checkedSpeed(speed)
         let input = paddedTokens(ids, to: try backend.tokenBuckets.smallest(holding: ids.count, unit: "tokens"))
         let encoded = try backend.durations(ids: input, style: style.prosody, speed: Float(pace))
@@ -114,7 +114,7 @@ public struct ChunkSynthesis: Sendable {
         try stop()
         let features = try features(encoded, FrameAlignment(durations: durations), style: style, seed: seed)
         try stop()
-        return (durations, features, style.decoder)
+        return (durations, features, style)
     }
 
     /// Steps 6 to 11.

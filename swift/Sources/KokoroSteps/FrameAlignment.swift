@@ -1,16 +1,16 @@
 /// Step 5: the encoder's durations become whole frames.
-public struct DurationLimits: Equatable, Sendable {
+package struct DurationLimits: Equatable, Sendable {
     /// Frames that one token lasts at most, and all together.
-    public let tokenFrames: Int, totalFrames: Int
+    package let tokenFrames: Int, totalFrames: Int
 
-    public init(tokenFrames: Int, totalFrames: Int) {
+    package init(tokenFrames: Int, totalFrames: Int) {
         (self.tokenFrames, self.totalFrames) = (tokenFrames, totalFrames)
     }
 
     /// Step `round`: raw [n + 2] in frames, half to even and at least 1.
     ///
     /// Throws `brokenDuration`, or `utteranceTooLong`, after which the chunk is cut and its parts are spoken.
-    public func wholeFrames(_ raw: [Float]) throws(KokoroError) -> [Int] {
+    package func wholeFrames(_ raw: [Float]) throws(KokoroError) -> [Int] {
         var whole: [Int] = [], total = 0
         for (token, value) in raw.enumerated() {
             let frames = max(value.rounded(.toNearestOrEven), 1)
@@ -24,25 +24,25 @@ public struct DurationLimits: Equatable, Sendable {
 }
 
 /// Steps 6 and 7: which token each frame belongs to, and the encoder's columns in that order.
-public struct FrameAlignment: Equatable, Sendable {
+package struct FrameAlignment: Equatable, Sendable {
     /// Step `align`: [F]; token i stands `durations[i]` times in a row.
-    public let tokenOfFrame: [Int]
+    package let tokenOfFrame: [Int]
 
-    public init(durations: [Int]) {
+    package init(durations: [Int]) {
         tokenOfFrame = durations.enumerated().flatMap { repeatElement($0.offset, count: $0.element) }
     }
 
     /// F.
-    public var frames: Int { tokenOfFrame.count }
+    package var frames: Int { tokenOfFrame.count }
 
     /// Step `asr`: `text` [1, C, 1, T] to [1, C, F].
-    public func asr(text: Tensor) throws(KokoroError) -> Tensor {
+    package func asr(text: Tensor) throws(KokoroError) -> Tensor {
         let found = try gathered(text, name: "text", width: frames)
         return try Tensor("asr", shape: [1, text.rows, frames], values: found)
     }
 
     /// Step `frames`: `hidden` [1, C, 1, T] to [1, C + 1, 1, B]; the last row is 1 on the first F columns, all behind them is 0.
-    public func frames(hidden: Tensor, bucket: Int) throws(KokoroError) -> Tensor {
+    package func frames(hidden: Tensor, bucket: Int) throws(KokoroError) -> Tensor {
         var found = try gathered(hidden, name: "hidden", width: bucket)
         found += repeatElement(1, count: frames)
         found += repeatElement(0, count: bucket - frames)

@@ -1,13 +1,13 @@
 /// Step 9: all the randomness there is. Any good generator would do; this one gives PyTorch's numbers of the same seed, to 149 dB.
-public struct GaussianNoise: Sendable {
+package struct GaussianNoise: Sendable {
     private static let block = 16, half = 8
     private var bits: MersenneTwister
 
     /// The low 32 bits of the seed count.
-    public init(seed: Int) { bits = MersenneTwister(seed: UInt32(truncatingIfNeeded: seed)) }
+    package init(seed: Int) { bits = MersenneTwister(seed: UInt32(truncatingIfNeeded: seed)) }
 
     /// [600F, 9], standard normal.
-    public static func forFrames(_ frames: Int, seed: Int) -> [Float] {
+    package static func forFrames(_ frames: Int, seed: Int) -> [Float] {
         var noise = GaussianNoise(seed: seed)
         return noise.draw(frames * Contract.frameSamples * Contract.harmonics)
     }

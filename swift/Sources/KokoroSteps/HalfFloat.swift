@@ -1,7 +1,7 @@
 /// IEEE half precision by its bits: `Float16` is missing on Intel Macs, and Core ML's arrays are bytes anyway.
-public enum HalfFloat {
+package enum HalfFloat {
     /// The nearest half, ties to even; infinity beyond 65,519.
-    public static func bits(_ value: Float) -> UInt16 {
+    package static func bits(_ value: Float) -> UInt16 {
         let bits = value.bitPattern, sign = UInt16(truncatingIfNeeded: bits >> 16) & 0x8000, magnitude = bits & 0x7FFF_FFFF
         if magnitude > 0x7F80_0000 { return sign | 0x7E00 }  // NaN
         if magnitude >= 0x477F_F000 { return sign | 0x7C00 }
@@ -14,7 +14,7 @@ public enum HalfFloat {
     }
 
     /// The value of a half; exact.
-    public static func value(_ bits: UInt16) -> Float {
+    package static func value(_ bits: UInt16) -> Float {
         let sign = UInt32(bits & 0x8000) << 16, exponent = UInt32(bits >> 10) & 31, fraction = UInt32(bits & 0x3FF)
         if exponent == 0 { return Float(bitPattern: sign | (Float(fraction) * 0x1p-24).bitPattern) }
         let widened = exponent == 31 ? 255 : exponent + 112

@@ -1,11 +1,11 @@
 /// Step 10: F0 and noise to the excitation, in Double throughout, because F0's running sum loses the phase in Float.
-public struct HarmonicSource: Equatable, Sendable {
+package struct HarmonicSource: Equatable, Sendable {
     private static let voicedSine = 0.1, voicedNoise = 0.003
     /// The voice's ten weights, from the vocoder's manifest: one for each harmonic, and a bias.
-    public let weights: [Double], bias: Double
+    package let weights: [Double], bias: Double
 
     /// Weights are of float32, as the network was trained with.
-    public init(weights: [Double], bias: Double) throws(KokoroError) {
+    package init(weights: [Double], bias: Double) throws(KokoroError) {
         guard weights.count == Contract.harmonics else {
             throw .wrongSize("source.weights", found: weights.count, wanted: Contract.harmonics)
         }
@@ -15,7 +15,7 @@ public struct HarmonicSource: Equatable, Sendable {
     }
 
     /// Step `excitation`: `f0Hz` [2F] and `noise` [600F, 9] to [600F].
-    public func excitation(f0Hz: [Float], noise: [Float]) throws(KokoroError) -> [Double] {
+    package func excitation(f0Hz: [Float], noise: [Float]) throws(KokoroError) -> [Double] {
         let samples = f0Hz.count * Contract.samplesPerPitch
         guard noise.count == samples * Contract.harmonics else {
             throw .wrongSize("noise", found: noise.count, wanted: samples * Contract.harmonics)

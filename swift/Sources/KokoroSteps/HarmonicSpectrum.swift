@@ -1,8 +1,8 @@
 /// Step 11: the excitation's spectrum, 20 points every 5 samples.
-public struct HarmonicSpectrum: Sendable {
+package struct HarmonicSpectrum: Sendable {
     /// The periodic Hann window [20] as upstream's float32 has it. The formula gives other last places, and in column 0, whose frame is
     /// symmetric, these decide between +pi and -pi.
-    public static let window: [Float] = [
+    package static let window: [Float] = [
         0.0, 0.02447173, 0.0954915, 0.20610738, 0.34549153, 0.5, 0.65450853, 0.7938926, 0.9045085, 0.9755283,
         1.0, 0.97552824, 0.9045085, 0.7938925, 0.65450853, 0.5, 0.34549144, 0.20610726, 0.09549138, 0.02447173,
     ]
@@ -10,7 +10,7 @@ public struct HarmonicSpectrum: Sendable {
     private let cosines: [Double], sines: [Double]  // [11, 11]: a frame is folded at its middle
     private let taper = HarmonicSpectrum.window.map(Double.init)
 
-    public init() {
+    package init() {
         let points = Contract.fourierPoints, width = Self.middle + 1
         let angles = (0..<Contract.bins * width).map { place in
             2 * Double.pi * Double(place / width * (place % width) % points) / Double(points)
@@ -20,7 +20,7 @@ public struct HarmonicSpectrum: Sendable {
     }
 
     /// Step `spectrum`: `excitation` [600F] to [22, 120F + 1]: eleven magnitudes, eleven phases in radians.
-    public func columns(of excitation: [Double]) throws(KokoroError) -> [Float] {
+    package func columns(of excitation: [Double]) throws(KokoroError) -> [Float] {
         let edged = try reflected(excitation), columns = excitation.count / Contract.hopSamples + 1
         var found = [Float](repeating: 0, count: 2 * Contract.bins * columns)
         var even = [Double](repeating: 0, count: Self.middle + 1), odd = even

@@ -26,6 +26,31 @@ public enum KokoroError: Error, Equatable, Sendable {
     case unsupported(String)
     /// What Core ML or ONNX Runtime said.
     case backend(String)
+    /// A file or folder that the system does not write, and what it says.
+    case disk(String, reason: String)
+    /// A file of a bundle that did not come, and why.
+    case network(String, reason: String)
+    /// What the system says of its audio.
+    case audio(String)
+}
+
+extension KokoroError {
+    /// What an app can do.
+    public var recovery: String {
+        switch self {
+        case .nothingToSay: "Leave this text out."
+        case .unknownSymbol, .tooManyPhonemes, .speedOutOfRange: "Mend the argument; it comes from the app, not from its user."
+        case .utteranceTooLong: "Give a bundle with longer buckets, or a faster speed."
+        case .brokenDuration, .wrongSize, .notFinite: "Load with other compute units; if it comes again, take the ONNX route and report the bundle's hash."
+        case .unknownVoice: "Choose one of the bundle's voices, or bundle this one."
+        case .badFile, .mixedCheckpoints: "Fetch or copy the bundle again."
+        case .unsupported: "Make the bundle that the line names, or leave out what it says."
+        case .backend: "Load with other compute units, or take the ONNX route."
+        case .disk: "Free some space, or choose a folder that may be written; then try again."
+        case .network: "Try again: what has come is kept."
+        case .audio: "Try again when the app is in front; or play the samples of `speak` yourself."
+        }
+    }
 }
 
 extension KokoroError: CustomStringConvertible {
@@ -46,6 +71,9 @@ extension KokoroError: CustomStringConvertible {
         case .mixedCheckpoints(let file): "\(file) was made from another checkpoint than the rest of the bundle"
         case .unsupported(let what): what
         case .backend(let words): words
+        case .disk(let file, let reason): "\(file) cannot be written: \(reason)"
+        case .network(let file, let reason): "\(file) did not come: \(reason)"
+        case .audio(let words): "audio: \(words)"
         }
     }
 }

@@ -1,26 +1,28 @@
 /// A word or a mark of the text, with what is said of it.
-public struct SpokenWord: Equatable, Sendable {
+package struct SpokenWord: Equatable, Sendable {
     /// As it is written.
-    public var text: String
+    package var text: String
     /// Its place in the text, in Unicode scalars.
-    public var place: Range<Int>
+    package var place: Range<Int>
     /// In the model's symbols.
-    public var phonemes: [Unicode.Scalar]
+    package var phonemes: [Unicode.Scalar]
     /// Whether white space follows it.
-    public var spaceFollows: Bool
+    package var spaceFollows: Bool
 
-    public init(text: String, place: Range<Int>, phonemes: [Unicode.Scalar], spaceFollows: Bool) {
+    package init(text: String, place: Range<Int>, phonemes: [Unicode.Scalar], spaceFollows: Bool) {
         (self.text, self.place, self.phonemes, self.spaceFollows) = (text, place, phonemes, spaceFollows)
     }
 }
 
-/// How a chunk ends, which decides the silence behind it.
-public enum ChunkEnding: String, Sendable {
-    case paragraph, sentence, clause, none
+/// How a chunk ends, which decides the silence behind it; or what the next one opens, a chapter or a scene.
+package enum ChunkEnding: String, Sendable {
+    case chapter, scene, paragraph, sentence, clause, none
 
     /// Seconds of silence at speed 1, beside what the model itself leaves at both ends.
-    public var pauseSeconds: Double {
+    package var pauseSeconds: Double {
         switch self {
+        case .chapter: 1.5
+        case .scene: 1
         case .paragraph: 0.5
         case .sentence: 0.2
         case .clause: 0.08
@@ -29,39 +31,41 @@ public enum ChunkEnding: String, Sendable {
     }
 
     /// Whole samples of silence; a speed of 2 halves them.
-    public func pauseSamples(speed: Double) -> Int { Int(pauseSeconds * Double(Contract.sampleRateHz) / speed + 0.5) }
+    package func pauseSamples(speed: Double) -> Int { Int(pauseSeconds * Double(Contract.sampleRateHz) / speed + 0.5) }
 
     /// By the last mark, looked for through closing quotes and brackets.
-    public init(phonemes: some BidirectionalCollection<Unicode.Scalar>) {
+    package init(phonemes: some BidirectionalCollection<Unicode.Scalar>) {
         let last = phonemes.last { !Marks.closing.contains($0) && $0 != " " }
         self = last.map { Marks.sentence.contains($0) ? .sentence : Marks.clause.contains($0) ? .clause : .none } ?? .none
     }
 }
 
 /// The punctuation of the model's vocabulary.
-public enum Marks {
-    public static let sentence: Set<Unicode.Scalar> = [".", "!", "?", "…"], clause: Set<Unicode.Scalar> = [",", ";", ":", "—"]
-    public static let closing: Set<Unicode.Scalar> = ["\"", ")", "”"], opening: Set<Unicode.Scalar> = ["(", "“"]
-    public static let all = sentence.union(clause).union(closing).union(opening)
+package enum Marks {
+    package static let sentence: Set<Unicode.Scalar> = [".", "!", "?", "…"], clause: Set<Unicode.Scalar> = [",", ";", ":", "—"]
+    package static let closing: Set<Unicode.Scalar> = ["\"", ")", "”"], opening: Set<Unicode.Scalar> = ["(", "“"]
+    package static let all = sentence.union(clause).union(closing).union(opening)
 }
 
 /// Words that are said in one call.
-public struct PhonemeChunk: Equatable, Sendable {
-    public let words: [SpokenWord]
+package struct PhonemeChunk: Equatable, Sendable {
+    package let words: [SpokenWord]
     /// The words' phonemes, with one space where white space follows a word, and none at the end.
-    public let phonemes: [Unicode.Scalar]
+    package let phonemes: [Unicode.Scalar]
     /// Where the phonemes of each word begin.
-    public let places: [Int]
-    public let ending: ChunkEnding
+    package let places: [Int]
+    package let ending: ChunkEnding
     /// Seconds of silence before it that the text asks for, in the place of what the chunk before leaves.
-    public let pauseBefore: Double?
+    package let pauseBefore: Double?
     /// Of the pace that was asked for: 2 is twice as fast.
-    public let rate: Double
+    package let rate: Double
     /// Asked for by the text; empty where it is not.
-    public let voice: String
+    package let voice: String
+    /// `chapter` of a heading, `scene` behind a scene break.
+    package let opening: ChunkEnding?
 
     /// Without `ending`, the last mark decides.
-    public init(words: [SpokenWord], ending: ChunkEnding? = nil, pauseBefore: Double? = nil, rate: Double = 1, voice: String = "") {
+    package init(words: [SpokenWord], ending: ChunkEnding? = nil, pauseBefore: Double? = nil, rate: Double = 1, voice: String = "", opening: ChunkEnding? = nil) {
         var joined: [Unicode.Scalar] = [], places: [Int] = []
         for word in words {
             places.append(joined.count)
@@ -70,17 +74,22 @@ public struct PhonemeChunk: Equatable, Sendable {
         }
         while joined.last == " " { joined.removeLast() }
         (self.words, self.places, self.pauseBefore, self.rate, self.voice, phonemes) = (words, places, pauseBefore, rate, voice, joined)
-        self.ending = ending ?? ChunkEnding(phonemes: joined)
+        let last = ending ?? ChunkEnding(phonemes: joined)
+        // a heading is a paragraph, with or without a blank line behind it
+        (self.opening, self.ending) = (opening, opening == .chapter && last == .none ? .paragraph : last)
     }
 
+    /// Whether a chapter begins with it: of headings behind one another the first opens it.
+    package func beginsChapter(after before: PhonemeChunk?) -> Bool { opening == .chapter && before?.opening != .chapter }
+
     /// Whether anything but marks and white space is in it.
-    public var isSpeakable: Bool { Self.isSpeakable(phonemes[...]) }
+    package var isSpeakable: Bool { Self.isSpeakable(phonemes[...]) }
 
     /// A chunk of fewer phonemes shares a call with such neighbours.
-    public var isShort: Bool { 1..<12 ~= phonemes.count }
+    package var isShort: Bool { 1..<12 ~= phonemes.count }
 
     /// The chunk itself, or its parts of at most `longest` phonemes.
-    public func cut(longest: Int) throws(KokoroError) -> [PhonemeChunk] {
+    package func cut(longest: Int) throws(KokoroError) -> [PhonemeChunk] {
         guard phonemes.count > longest else { return [self] }
         var parts: [PhonemeChunk] = []
         for half in try halves() { parts += try half.cut(longest: longest) }
@@ -90,7 +99,7 @@ public struct PhonemeChunk: Equatable, Sendable {
     /// Two parts of about half the phonemes each: at a mark near the middle, else between words, else inside the longest word.
     ///
     /// Throws `utteranceTooLong` for a single phoneme.
-    public func halves() throws(KokoroError) -> [PhonemeChunk] {
+    package func halves() throws(KokoroError) -> [PhonemeChunk] {
         let candidates = words.indices.dropFirst().filter { index in
             words[index - 1].spaceFollows && Self.isSpeakable(phonemes[..<places[index]]) && Self.isSpeakable(phonemes[places[index]...])
         }
@@ -108,15 +117,17 @@ public struct PhonemeChunk: Equatable, Sendable {
     }
 
     private func parts(_ left: some Sequence<SpokenWord>, _ right: some Sequence<SpokenWord>) -> [PhonemeChunk] {
-        [PhonemeChunk(words: Array(left), pauseBefore: pauseBefore, rate: rate, voice: voice),
+        [PhonemeChunk(words: Array(left), pauseBefore: pauseBefore, rate: rate, voice: voice, opening: opening),
          PhonemeChunk(words: Array(right), ending: ending, rate: rate, voice: voice)]
     }
 
-    /// Distance of a cut from the middle, 0 to 1; one that is not at a mark costs half more.
+    /// Distance of a cut from the middle, 0 to 1; one that is not at a mark costs half more, and where no phrase begins behind it more again.
     private func cost(_ index: Int) -> Double {
         let place = places[index], count = phonemes.count
-        let marked = ChunkEnding(phonemes: phonemes[..<place]) != .none
-        return Double(abs(2 * place - count)) / Double(count) + (marked ? 0 : 0.5)
+        let distance = Double(abs(2 * place - count)) / Double(count)
+        if ChunkEnding(phonemes: phonemes[..<place]) != .none { return distance }
+        let joint = words[index - 1].phonemes.contains("ˈ") ? (words[index].phonemes.contains("ˈ") ? 0.1 : 0) : 0.3
+        return distance + 0.5 + joint
     }
 
     private static func isSpeakable(_ phonemes: ArraySlice<Unicode.Scalar>) -> Bool {

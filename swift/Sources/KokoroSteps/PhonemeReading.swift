@@ -1,12 +1,12 @@
 /// A text that is phonemes already, cut into sentences and words.
 ///
 /// A sentence ends behind . ! ? … and closing marks before white space, or with its line.
-public struct PhonemeReading: Sendable {
+package struct PhonemeReading: Sendable {
     private let text: [Unicode.Scalar]
-    public init(_ text: String) { self.text = Array(text.unicodeScalars) }
+    package init(_ text: String) { self.text = Array(text.unicodeScalars) }
 
     /// The chunk behind `place`, in Unicode scalars, and where the next begins; nil at the end. Sentences with nothing but marks are skipped.
-    public func sentence(from place: Int) -> (chunk: PhonemeChunk, next: Int)? {
+    package func sentence(from place: Int) -> (chunk: PhonemeChunk, next: Int)? {
         var start = place
         while let begin = text[start...].firstIndex(where: { !$0.properties.isWhitespace }) {
             let end = sentenceEnd(from: begin), words = words(begin..<end)

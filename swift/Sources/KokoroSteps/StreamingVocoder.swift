@@ -1,9 +1,9 @@
 /// Frames that the functions of the streaming layout take. `longest`: of an utterance that is computed as a whole; `windows` rise.
-public struct StreamingLengths: Equatable, Sendable {
-    public let decoder: Buckets, utterance: Buckets, longest: Int, windows: [Int]
+package struct StreamingLengths: Equatable, Sendable {
+    package let decoder: Buckets, utterance: Buckets, longest: Int, windows: [Int]
 
     /// Throws `badFile` for windows that hold nothing but what their edges spoil, or that an utterance cut into them may not fill.
-    public init(decoder: Buckets, utterance: Buckets, longest: Int, windows: [Int]) throws(KokoroError) {
+    package init(decoder: Buckets, utterance: Buckets, longest: Int, windows: [Int]) throws(KokoroError) {
         guard let least = windows.first, least > 2 * StreamingVocoder.halo, windows == windows.sorted(), least <= longest
         else { throw .badFile("manifest.json", reason: "windows of \(windows) frames for utterances above \(longest)") }
         (self.decoder, self.utterance, self.longest, self.windows) = (decoder, utterance, longest, windows)
@@ -14,15 +14,15 @@ public struct StreamingLengths: Equatable, Sendable {
 ///
 /// The decoder computes all but the last stage. That of a short utterance is computed as a whole and measures its own statistics; the decoder
 /// tells those of a longer one, which is computed in windows full of real frames. Any cut gives the same samples.
-public struct StreamingVocoder: Sendable {
+package struct StreamingVocoder: Sendable {
     /// Inputs by name to outputs: of `decoder` entering, affine and style_affine, of the others the waveform.
-    public typealias Function = @Sendable (_ inputs: [(name: String, value: Tensor)]) throws -> [Tensor]
+    package typealias Function = @Sendable (_ inputs: [(name: String, value: Tensor)]) throws -> [Tensor]
     /// Frames at an inner edge of a window that are computed twice.
-    public static let halo = 2
-    public static let outputs = ["decoder": ["entering", "affine", "style_affine"], "utterance": ["waveform"], "window": ["waveform"]]
+    package static let halo = 2
+    package static let outputs = ["decoder": ["entering", "affine", "style_affine"], "utterance": ["waveform"], "window": ["waveform"]]
     private let lengths: StreamingLengths, decoder: Function, utterance: Function, window: Function
 
-    public init(_ lengths: StreamingLengths, decoder: @escaping Function, utterance: @escaping Function, window: @escaping Function) {
+    package init(_ lengths: StreamingLengths, decoder: @escaping Function, utterance: @escaping Function, window: @escaping Function) {
         (self.lengths, self.decoder, self.utterance, self.window) = (lengths, decoder, utterance, window)
     }
 
@@ -43,11 +43,11 @@ public struct StreamingVocoder: Sendable {
     }
 
     /// The samples of one utterance in order, computed as they are asked for; [600F] together.
-    public struct Pieces: Sendable {
+    package struct Pieces: Sendable {
         let vocoder: StreamingVocoder, features: VocoderFeatures, decoded: [Tensor], isWhole: Bool
         var left: ArraySlice<Window>
 
-        public mutating func next() throws -> [Float]? {
+        package mutating func next() throws -> [Float]? {
             guard let window = left.popFirst() else { return nil }
             let frames = window.frames, from = window.start
             var parts = [
@@ -66,11 +66,11 @@ public struct StreamingVocoder: Sendable {
         }
     }
 
-    /// `style` [128].
-    public func pieces(_ features: VocoderFeatures, style: [Float], early: Bool = true) throws -> Pieces {
+    package func pieces(_ features: VocoderFeatures, style: VoiceStyle, early: Bool = true) throws -> Pieces {
         let frames = features.asr.columns, isWhole = frames <= lengths.longest
         let given = try features.packed(bucket: lengths.decoder.smallest(holding: frames, unit: "frames"), phases: 6)
-        let decoded = try decoder([("features", given), ("style", try Tensor("style", shape: [1, style.count, 1, 1], values: style))])
+        func column(_ name: String, _ values: [Float]) throws -> (String, Tensor) { (name, try Tensor(name, shape: [1, values.count, 1, 1], values: values)) }
+        let decoded = try decoder([("features", given), try column("style", style.decoder), try column("statistics", style.statistics)])
         let cut = isWhole ? [Window(start: 0, frames: frames, begin: 0, end: frames)] : Self.cut(frames, lengths.windows, early: early)
         return Pieces(vocoder: self, features: features, decoded: decoded, isWhole: isWhole, left: cut[...])
     }

@@ -1,10 +1,10 @@
 /// Step 12: what the vocoder reads, in its one flexible input.
-public struct VocoderFeatures: Sendable {
+package struct VocoderFeatures: Sendable {
     /// `asr` [1, C, F], `f0Hz` and `energy` [2F], `spectrum` [22, 120F + 1].
-    public let asr: Tensor, f0Hz: [Float], energy: [Float], spectrum: [Float]
+    package let asr: Tensor, f0Hz: [Float], energy: [Float], spectrum: [Float]
 
     /// Throws `wrongSize` where they are not of one length, `notFinite` for NaN: the vocoder would give silence.
-    public init(asr: Tensor, f0Hz: [Float], energy: [Float], spectrum: [Float]) throws(KokoroError) {
+    package init(asr: Tensor, f0Hz: [Float], energy: [Float], spectrum: [Float]) throws(KokoroError) {
         let frames = asr.columns, rows = 2 * Contract.bins
         for (name, found, wanted) in [
             ("f0_hz", f0Hz.count, Contract.prosodyPerFrame * frames), ("energy", energy.count, Contract.prosodyPerFrame * frames),
@@ -21,7 +21,7 @@ public struct VocoderFeatures: Sendable {
 
     /// Step `pack`: [1, C + 5 + 2640, 1, B + 1], each row padded with zeros to a multiple of B + 1 values. `phases`: 6 for the
     /// streaming layout, where each six columns of the spectrum stand as six rows of 20 (B + 1).
-    public func packed(bucket: Int, phases: Int = 1) throws(KokoroError) -> Tensor {
+    package func packed(bucket: Int, phases: Int = 1) throws(KokoroError) -> Tensor {
         let frames = asr.columns, pair = Contract.prosodyPerFrame
         guard frames <= bucket else { throw .utteranceTooLong(frames, most: bucket, unit: "frames") }
         return try KokoroSteps.packed([

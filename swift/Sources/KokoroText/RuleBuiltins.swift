@@ -3,7 +3,7 @@ import KokoroSteps
 
 /// Operators and functions that the rules use without defining them.
 enum RuleBuiltins {
-    /// In the order of OPERATORS in pipeline/rule_program.py.
+    /// In the order of OPERATORS in g2p/port/rule_program.py.
     static func operation(_ code: Int) -> (Value, Value) throws -> Value {
         switch code {
         case 0: added
@@ -261,6 +261,10 @@ enum RuleBuiltins {
         },
         "divmod": { given, _ in .tuple([.int(try divided(given[0], given[1]).0), .int(try divided(given[0], given[1]).1)]) },
         "chr": { given, _ in .text(Text.single(UInt32(given[0].whole ?? 0))) },
+        "ord": { given, _ in
+            guard case .text(let text) = given[0], text.count == 1 else { throw broken("ord of \(given[0].kind)") }
+            return .int(Int(text.units[0]))
+        },
         "isinstance": { given, _ in .bool(isKind(given[0], given[1])) },
         "functools.partial": { given, _ in .callable(PartialCall(given[0], Array(given.dropFirst()), [])) },
         "math.exp": { given, _ in .float(Foundation.exp(given[0].number ?? 0)) },

@@ -1,6 +1,6 @@
 import KokoroSteps
 
-/// Code of the rules to closures: numbers of the kinds as in pipeline/rule_program.py.
+/// Code of the rules to closures.
 struct RuleCompiler {
     private let program: RuleProgram
     var read: RuleBytes
@@ -29,23 +29,23 @@ struct RuleCompiler {
     }
 
     private mutating func statement() throws -> Step {
-        switch try read.byte() {
-        case 0:
+        switch try read.kind(StatementKind.self) {
+        case .expression:
             let value = try expression()
             return Self.doing { _ = try value($0) }
-        case 1: return try assignment()
-        case 2: return try augmentation()
-        case 3:
+        case .assign: return try assignment()
+        case .augment: return try augmentation()
+        case .giveBack:
             let value = try expression()
             return { frame in
                 frame.result = try value(frame)
                 return .done
             }
-        case 4:
+        case .ifElse:
             let test = try expression(), body = try block(), other = try block()
             return { frame in try test(frame).isTrue ? body(frame) : other(frame) }
-        case 5: return try forLoop()
-        case 6:
+        case .forEach: return try forLoop()
+        case .whileTrue:
             let test = try expression(), body = try block()
             return { frame in
                 while try test(frame).isTrue {
@@ -55,18 +55,17 @@ struct RuleCompiler {
                 }
                 return .next
             }
-        case 7: return { _ in .leave }
-        case 8: return { _ in .again }
-        case 9:
+        case .leave: return { _ in .leave }
+        case .again: return { _ in .again }
+        case .raise:
             let value = try expression()
             return { frame in throw KokoroError.unsupported(try RuleBuiltins.written(value(frame))) }
-        case 10:
+        case .yield:
             let value = try expression()
             return Self.doing { $0.yielded.append(try value($0)) }
-        case 11:
+        case .yieldFrom:
             let value = try expression()
             return Self.doing { $0.yielded += try items(value($0)) }
-        default: throw broken("a statement of an unknown kind")
         }
     }
 
@@ -106,17 +105,17 @@ struct RuleCompiler {
     }
 
     private mutating func target() throws -> (Frame, Value) throws -> Void {
-        switch try read.byte() {
-        case 1:
+        switch try read.kind(ExpressionKind.self) {
+        case .local:
             let slot = try read.number()
             return { frame, value in frame.slots[slot] = value }
-        case 3:
+        case .attribute:
             let owner = try expression(), name = try read.number()
             return { frame, value in
                 guard case .object(let object) = try owner(frame) else { throw broken("an attribute of no object") }
                 object.set(object.type.slot(name), value)
             }
-        case 4:
+        case .index:
             let owner = try expression(), key = try expression()
             return { frame, value in
                 switch try owner(frame) {
@@ -127,7 +126,7 @@ struct RuleCompiler {
                 default: throw broken("an item of no list")
                 }
             }
-        case 14: return try parts()
+        case .build: return try parts()
         default: throw broken("a target of an unknown kind")
         }
     }
@@ -151,14 +150,14 @@ struct RuleCompiler {
     }
 
     mutating func expression() throws -> Code {
-        switch try read.byte() {
-        case 0:
+        switch try read.kind(ExpressionKind.self) {
+        case .const:
             let value = try program.constant(try read.number())
             return { _ in value }
-        case 1:
+        case .local:
             let slot = try read.number()
             return { frame in frame.slots[slot] }
-        case 2:
+        case .outer:
             let depth = try read.number(), slot = try read.number()
             return { frame in
                 var at: Frame? = frame
@@ -166,36 +165,36 @@ struct RuleCompiler {
                 guard let at else { throw broken("no outer function") }
                 return at.slots[slot]
             }
-        case 3: return try attribute()
-        case 4:
+        case .attribute: return try attribute()
+        case .index:
             let owner = try expression(), key = try expression()
             return { frame in try RuleBuiltins.item(try owner(frame), try key(frame)) }
-        case 5:
+        case .slice:
             let owner = try expression(), lower = try expression(), upper = try expression(), step = try expression()
             return { frame in try RuleBuiltins.slice(try owner(frame), try lower(frame), try upper(frame), try step(frame)) }
-        case 6: return try call()
-        case 7: return try method()
-        case 8:
+        case .call: return try call()
+        case .method: return try method()
+        case .binary:
             let combine = RuleBuiltins.operation(try read.byte()), left = try expression(), right = try expression()
             return { frame in try combine(try left(frame), try right(frame)) }
-        case 9: return try comparison()
-        case 10: return try chain(until: false)
-        case 11: return try chain(until: true)
-        case 12:
+        case .compare: return try comparison()
+        case .and: return try chain(until: false)
+        case .or: return try chain(until: true)
+        case .not:
             let value = try expression()
             return { frame in .bool(!(try value(frame).isTrue)) }
-        case 13:
+        case .ifElse:
             let test = try expression(), body = try expression(), other = try expression()
             return { frame in try test(frame).isTrue ? body(frame) : other(frame) }
-        case 14: return try build()
-        case 15: return try buildTable()
-        case 16: return try join()
-        case 17: return try comprehension()
-        case 18:
+        case .build: return try build()
+        case .buildTable: return try buildTable()
+        case .join: return try join()
+        case .comprehension: return try comprehension()
+        case .closure:
             let template = try RuleTemplate(program, &read)
             try template.skip(&read)
             return { frame in .callable(RuleFunction(template, outer: frame)) }
-        case 19:
+        case .negative:
             let value = try expression()
             return { frame in
                 let found = try value(frame)
@@ -203,7 +202,7 @@ struct RuleCompiler {
                 guard let number = found.number else { throw broken("minus \(found.kind)") }
                 return .float(-number)
             }
-        default: throw broken("an expression of an unknown kind")
+        case .starred: throw broken("a star stands alone")
         }
     }
 
@@ -237,7 +236,7 @@ struct RuleCompiler {
 
     /// Whether a star stands here; it is passed over.
     private mutating func isStarred() throws -> Bool {
-        guard Int(read.bytes[read.place]) == 20 else { return false }
+        guard read.place < read.bytes.count, Int(read.bytes[read.place]) == ExpressionKind.starred.rawValue else { return false }
         read.place += 1
         return true
     }

@@ -55,7 +55,28 @@ struct RuleBytes {
     }
 }
 
-/// text/us.rules: what Python's g2p does, as pipeline/rule_program.py wrote it. Constants and functions are read when they are first asked for.
+/// The kinds of what a rule file holds, by their bytes: the names and their order are those of CODES in g2p/port/rule_code.py.
+enum ExpressionKind: Int {
+    case const, local, outer, attribute, index, slice, call, method, binary, compare, and, or
+    case not, ifElse, build, buildTable, join, comprehension, closure, negative, starred
+}
+
+enum StatementKind: Int { case expression, assign, augment, giveBack, ifElse, forEach, whileTrue, leave, again, raise, yield, yieldFrom }
+
+enum ConstantKind: Int {
+    case none, yes, no, int, float, text, tuple, list, dict, set, pattern, function, bound, partial, builtin, type, object, native, remembers
+}
+
+enum PatternKind: Int { case literal, notLiteral, set, at, branch, group, greedy, lazy, possessive, atomic, ahead, behind, back, shared }
+
+extension RuleBytes {
+    mutating func kind<Kind: RawRepresentable<Int>>(_: Kind.Type) throws -> Kind {
+        guard let kind = Kind(rawValue: try byte()) else { throw broken("an unknown \(Kind.self)") }
+        return kind
+    }
+}
+
+/// text/us.rules: what Python's g2p does, as g2p/port/rule_program.py wrote it. Constants and functions are read when they are first asked for.
 ///
 /// One program belongs to one actor: objects of the rules remember.
 final class RuleProgram {
@@ -109,44 +130,44 @@ final class RuleProgram {
     private func next(_ read: inout RuleBytes) throws -> Value { try constant(try read.number()) }
 
     private func decoded(_ read: inout RuleBytes) throws -> Value {
-        switch try read.byte() {
-        case 0: return .none
-        case 1: return .bool(true)
-        case 2: return .bool(false)
-        case 3: return .int(try read.signed())
-        case 4:
+        switch try read.kind(ConstantKind.self) {
+        case .none: return .none
+        case .yes: return .bool(true)
+        case .no: return .bool(false)
+        case .int: return .int(try read.signed())
+        case .float:
             return .float(Double(bitPattern: try (0..<8).reduce(0) { try $0 | UInt64(read.byte()) << UInt64(8 * $1) }))
-        case 5: return .text(try read.text())
-        case 6: return .tuple(try read.list(next))
-        case 7: return .list(List(try read.list(next)))
-        case 8:
+        case .text: return .text(try read.text())
+        case .tuple: return .tuple(try read.list(next))
+        case .list: return .list(List(try read.list(next)))
+        case .dict:
             let table = Table()
             for (key, value) in try read.list({ (try next(&$0), try next(&$0)) }) { table.put(key, value) }
             return .dict(table)
-        case 9: return .set(Table(set: try read.list(next)))
-        case 10: return .pattern(try pattern(&read))
-        case 11: return .callable(RuleFunction(try RuleTemplate(self, &read), outer: nil))
-        case 12:
+        case .set: return .set(Table(set: try read.list(next)))
+        case .pattern: return .pattern(try pattern(&read))
+        case .function: return .callable(RuleFunction(try RuleTemplate(self, &read), outer: nil))
+        case .bound:
             let owner = try next(&read), name = try read.number()
             guard case .object(let object) = owner, case .method(let function)? = object.type.attributes[name] else { throw broken("no method") }
             return .callable(PartialCall(function, [owner]))
-        case 13:
+        case .partial:
             let function = try next(&read), given = try read.list(next)
             return .callable(PartialCall(function, given, try read.list { (name: try $0.number(), value: try next(&$0)) }))
-        case 14:
+        case .builtin:
             let name = try read.text().string
             return .callable(RuleBuiltins.named(name, self) ?? Builtin(name) { _, _ in throw broken("\(name) is not known here") })
-        case 15: return .callable(TypeCall(try type(&read)))
-        case 16:
+        case .type: return .callable(TypeCall(try type(&read)))
+        case .object:
             guard case .callable(let made) = try next(&read), let type = (made as? TypeCall)?.type else { throw broken("an object of no type") }
             let object = Instance(type)
             for (name, value) in try read.list({ (try $0.number(), try next(&$0)) }) { object.set(type.slot(name), value) }
             return .object(object)
-        case 17:
+        case .native:
             let name = try read.text().string
             guard let held = natives[name] else { throw broken("\(name) is missing") }
             return held
-        case 18:  // it remembers its answers
+        case .remembers:  // it remembers its answers
             let function = try next(&read)
             var known: [[Value]: Value] = [:]
             return .callable(Builtin("") { given, named in
@@ -156,7 +177,6 @@ final class RuleProgram {
                 if named.isEmpty { known[given] = found }
                 return found
             })
-        default: throw broken("a constant of an unknown kind")
         }
     }
 
@@ -224,49 +244,49 @@ struct PatternReader {
 
     private mutating func step(_ read: inout RuleBytes, into step: PatternStep, then next: PatternStep) throws {
         step.next = next
-        let kind = try read.byte()
+        let kind = try read.kind(PatternKind.self)
         switch kind {
-        case 0: step.kind = .literal(UInt32(try read.number()))
-        case 2: step.kind = .set(try program.ranges(try read.number()))
-        case 3: step.kind = .at(try read.byte(), try program.ranges(try read.number()))
-        case 4:
+        case .literal: step.kind = .literal(UInt32(try read.number()))
+        case .set: step.kind = .set(try program.ranges(try read.number()))
+        case .at: step.kind = .at(try read.byte(), try program.ranges(try read.number()))
+        case .branch:
             var ways: [PatternStep] = []
             for _ in 0..<(try read.number()) { ways.append(try sequence(&read, then: next)) }
             step.kind = .branch(ways)
-        case 5:
+        case .group:
             let group = try read.number()
             guard group > 0 else { step.next = try sequence(&read, then: next); return }
             step.kind = .open(group)
             step.next = try sequence(&read, then: PatternStep(.close(group), next: next))
-        case 6, 7, 8: try loop(&read, into: step, kind)
-        case 9: step.kind = .atomic(try apart(&read))
-        case 10, 11:
+        case .greedy, .lazy, .possessive: try loop(&read, into: step, kind)
+        case .atomic: step.kind = .atomic(try apart(&read))
+        case .ahead, .behind:
             let isWanted = try read.byte() == 1, width = try read.number()
-            step.kind = .look(try apart(&read), behind: kind == 11 ? width : nil, isWanted: isWanted)
-        case 12: step.kind = .back(try read.number())
-        case 13:
+            step.kind = .look(try apart(&read), behind: kind == .behind ? width : nil, isWanted: isWanted)
+        case .back: step.kind = .back(try read.number())
+        case .shared:
             var shared = try program.reader(of: try read.number())
             depth += 1
             guard depth < 50 else { throw broken("a pattern within itself") }
             step.next = try sequence(&shared, then: next)
             depth -= 1
-        default: throw broken("a pattern of an unknown kind")
+        case .notLiteral: throw broken("a pattern of an unknown kind")
         }
     }
 
-    private mutating func loop(_ read: inout RuleBytes, into step: PatternStep, _ kind: Int) throws {
+    private mutating func loop(_ read: inout RuleBytes, into step: PatternStep, _ kind: PatternKind) throws {
         let least = try read.number(), given = try read.number(), most = given == 0 ? Int.max : given - 1
         let place = read.place
         let body = try apart(&read)
         if let only = body.next, case .stop = only.kind, body.isOneCharacter {
-            step.kind = .single(body, least: least, most: most, greed: kind == 6 ? .greedy : kind == 7 ? .lazy : .possessive)
-        } else if kind == 8 {
+            step.kind = .single(body, least: least, most: most, greed: kind == .greedy ? .greedy : kind == .lazy ? .lazy : .possessive)
+        } else if kind == .possessive {
             step.kind = .possessive(body, least: least, most: most)
         } else {
             read.place = place  // once more, so that its end leads back here
             loops += 1
             let number = loops - 1
-            step.kind = .loop(try sequence(&read, then: PatternStep(.again, next: step)), least: least, most: most, isGreedy: kind == 6, number: number)
+            step.kind = .loop(try sequence(&read, then: PatternStep(.again, next: step)), least: least, most: most, isGreedy: kind == .greedy, number: number)
         }
     }
 

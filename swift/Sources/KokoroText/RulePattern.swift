@@ -86,10 +86,9 @@ final class RulePattern {
                 }
                 run.refused = isEmptyRefused && at == place ? at : -1
                 let found = run.walk(start, at)
-                if found >= 0 { return RuleMatch(pattern: self, text: text, start: at, end: found, places: run.places, last: run.last) }
+                if found >= 0 { return RuleMatch(pattern: self, text: text, start: at, end: found, places: run.state, last: run.last) }
                 at += 1
                 guard mode == .search, at <= end else { return nil }
-                run.reset()
             }
         }
     }
@@ -106,103 +105,141 @@ final class RulePattern {
     }
 }
 
-/// One attempt: captures, counts of loops.
+/// One attempt. Repetitions and branches go back by a stack of this package's own, so that a long text needs no deeper stack of the thread.
 struct PatternRun {
+    /// Where to go on when what follows fails, and how much of `trail` stood before.
+    private struct Choice { let turn: Turn, step: PatternStep, at: Int, mark: Int }
+    private enum Turn { case way(Int), shorter(to: Int), longer(to: Int), leaveLoop, enterLoop }
+
     let units: UnsafeBufferPointer<UInt32>, end: Int
-    var places: [Int], last = 0, isFull = false, refused = -1
-    private var counts: [Int], entered: [Int]
+    var isFull = false, refused = -1
+    /// Start and end of each group, the last group that was closed, and of each loop its count and where its round began.
+    private(set) var state: [Int]
+    private let lastSlot: Int
+    private var choices: [Choice] = [], trail: [(slot: Int, before: Int)] = []
 
     init(units: UnsafeBufferPointer<UInt32>, end: Int, groups: Int, loops: Int) {
-        (self.units, self.end) = (units, end)
-        places = [Int](repeating: -1, count: 2 * groups + 2)
-        counts = [Int](repeating: 0, count: loops)
-        entered = [Int](repeating: -1, count: loops)
+        (self.units, self.end, lastSlot) = (units, end, 2 * groups + 2)
+        state = [Int](repeating: -1, count: lastSlot + 1 + 2 * loops)
+        state[lastSlot] = 0
     }
 
-    mutating func reset() {
-        if last != 0 || places.contains(where: { $0 >= 0 }) { for place in places.indices { places[place] = -1 } }
-        last = 0
+    var last: Int { state[lastSlot] }
+
+    private mutating func set(_ slot: Int, _ value: Int) {
+        trail.append((slot, state[slot]))
+        state[slot] = value
     }
 
-    /// Where a match of all from `step` on ends, or -1.
-    mutating func walk(_ from: PatternStep, _ begin: Int) -> Int {
-        var step = from, at = begin
-        while true {
-            switch step.kind {
-            case .end:
-                return (isFull && at != end) || at == refused ? -1 : at
-            case .stop, .again:
-                if case .again = step.kind, let loop = step.next { return again(loop, at) }
-                return at
-            case .nothing: break
-            case .literal(let unit):
-                guard at < end, units[at] == unit else { return -1 }
-                at += 1
-            case .set(let set):
-                guard at < end, set.contains(units[at]) else { return -1 }
-                at += 1
-            case .at(let code, let word):
-                guard stands(code, at, word) else { return -1 }
-            case .open(let group): places[2 * group] = at
-            case .close(let group):
-                places[2 * group + 1] = at
-                last = group
-            case .back(let group):
-                let start = places[2 * group], stop = places[2 * group + 1]
-                guard start >= 0, stop >= start, at + stop - start <= end else { return -1 }
-                for offset in 0..<stop - start where units[start + offset] != units[at + offset] { return -1 }
-                at += stop - start
-            case .branch(let ways):
-                for way in ways {
-                    if let first = way.first {
-                        guard at < end else { continue }
-                        if units[at] < 256, !first.contains(units[at]) { continue }
-                    }
-                    let found = attempt(way, at)
-                    if found >= 0 { return found }
+    private mutating func undo(to mark: Int) { while trail.count > mark, let (slot, before) = trail.popLast() { state[slot] = before } }
+
+    /// Where a match of all from `start` on ends; or -1, and as nothing had been tried. It calls itself for groups within groups only.
+    mutating func walk(_ start: PatternStep, _ begin: Int) -> Int {
+        let floor = choices.count, mark = trail.count
+        var step: PatternStep? = start, at = begin
+        while let here = step {
+            var fits = take(here, &at, &step)
+            while !fits {
+                guard choices.count > floor, let choice = choices.popLast() else {
+                    undo(to: mark)
+                    return -1
                 }
-                return -1
-            case .single(let one, let least, let most, let greed):
-                guard let reached = singles(one, at, least, most, greed, step.next) else { return -1 }
-                if greed != .possessive { return reached }
-                at = reached
-            case .loop(_, _, _, _, let number):
-                let kept = (counts[number], entered[number])
-                (counts[number], entered[number]) = (0, -1)
-                let found = again(step, at)
-                (counts[number], entered[number]) = kept
-                return found
-            case .possessive(let body, let least, let most):
-                var count = 0
-                while count < most {
-                    let found = attempt(body, at)
-                    if found < 0 { break }
-                    count += 1
-                    if found == at { count = max(count, least); break }
-                    at = found
-                }
-                if count < least { return -1 }
-            case .atomic(let body):
-                at = walk(body, at)
-                if at < 0 { return -1 }
-            case .look(let body, let behind, let isWanted):
-                let start = at - (behind ?? 0)
-                let kept = places, keptLast = last
-                let found = start < 0 ? -1 : walk(body, start)
-                if !isWanted || found < 0 { (places, last) = (kept, keptLast) }
-                if (found >= 0) != isWanted { return -1 }
+                undo(to: choice.mark)
+                at = choice.at
+                fits = goOn(choice, &at, &step)
             }
-            guard let next = step.next else { return at }
-            step = next
         }
+        choices.removeLast(choices.count - floor)
+        return at
     }
 
-    /// As `walk`, and as nothing had been tried where it fails.
-    private mutating func attempt(_ step: PatternStep, _ at: Int) -> Int {
-        let kept = places, keptLast = last
-        let found = walk(step, at)
-        if found < 0 { (places, last) = (kept, keptLast) }
-        return found
+    private mutating func choose(_ turn: Turn, _ step: PatternStep, _ at: Int) {
+        choices.append(Choice(turn: turn, step: step, at: at, mark: trail.count))
+    }
+
+    /// Whether a step may hold at a place, as far as its first character tells.
+    private func mayBegin(_ step: PatternStep?, _ at: Int) -> Bool {
+        guard let first = step?.first else { return true }
+        return at < end && (units[at] >= 256 || first.contains(units[at]))
+    }
+
+    private mutating func take(_ here: PatternStep, _ at: inout Int, _ step: inout PatternStep?) -> Bool {
+        step = here.next
+        switch here.kind {
+        case .end: return !(isFull && at != end) && at != refused
+        case .stop, .nothing: return true
+        case .literal(let unit):
+            guard at < end, units[at] == unit else { return false }
+            at += 1
+        case .set(let set):
+            guard at < end, set.contains(units[at]) else { return false }
+            at += 1
+        case .at(let code, let word): return stands(code, at, word)
+        case .open(let group): set(2 * group, at)
+        case .close(let group):
+            set(2 * group + 1, at)
+            set(lastSlot, group)
+        case .back(let group):
+            let start = state[2 * group], stop = state[2 * group + 1]
+            guard start >= 0, stop >= start, at + stop - start <= end else { return false }
+            for offset in 0..<stop - start where units[start + offset] != units[at + offset] { return false }
+            at += stop - start
+        case .branch(let ways): return branch(ways, from: 0, here, at, &step)
+        case .single(let one, let least, let most, let greed): return takeRun(of: one, least, most, greed, here, &at)
+        case .loop(_, _, _, _, let number):
+            set(lastSlot + 1 + 2 * number, 0)
+            set(lastSlot + 2 + 2 * number, -1)
+            return again(here, at, &step)
+        case .again: return here.next.map { again($0, at, &step) } ?? false
+        case .possessive(let body, let least, let most):
+            var count = 0
+            while count < most {
+                let reached = walk(body, at)
+                if reached < 0 { break }
+                count = reached == at ? max(count + 1, least) : count + 1
+                if reached == at { break }
+                at = reached
+            }
+            return count >= least
+        case .atomic(let body):
+            at = walk(body, at)
+            return at >= 0
+        case .look(let body, let behind, let isWanted):
+            let start = at - (behind ?? 0), mark = trail.count
+            let holds = start >= 0 && walk(body, start) >= 0
+            if !isWanted { undo(to: mark) }
+            return holds == isWanted
+        }
+        return true
+    }
+
+    /// The next of the ways that were left open.
+    private mutating func goOn(_ choice: Choice, _ at: inout Int, _ step: inout PatternStep?) -> Bool {
+        step = choice.step.next
+        switch (choice.turn, choice.step.kind) {
+        case (.way(let number), .branch(let ways)): return branch(ways, from: number, choice.step, at, &step)
+        case (.shorter(let least), _):
+            repeat { at -= 1 } while at > least && !mayBegin(step, at)
+            if at > least { choose(.shorter(to: least), choice.step, at) }
+        case (.longer(let limit), .single(let one, _, _, _)):
+            guard fits(one, at) else { return false }
+            at += 1
+            if at < limit { choose(.longer(to: limit), choice.step, at) }
+        case (.enterLoop, .loop(let body, _, _, _, let number)):
+            enter(number, at)
+            step = body
+        default: break
+        }
+        return true
+    }
+
+    private mutating func branch(_ ways: [PatternStep], from: Int, _ here: PatternStep, _ at: Int, _ step: inout PatternStep?) -> Bool {
+        for number in from..<ways.count where mayBegin(ways[number], at) {
+            if number + 1 < ways.count { choose(.way(number + 1), here, at) }
+            step = ways[number]
+            return true
+        }
+        return false
     }
 
     private func fits(_ one: PatternStep, _ at: Int) -> Bool {
@@ -213,48 +250,37 @@ struct PatternRun {
         }
     }
 
-    /// A run of one character: where all behind it ends, or, possessive, where the run ends.
-    private mutating func singles(_ one: PatternStep, _ from: Int, _ least: Int, _ most: Int, _ greed: PatternStep.Greed, _ next: PatternStep?) -> Int? {
-        let limit = most > end - from ? end : from + most
-        var at = from
+    /// A run of one character: as long as it may be, or, lazy, as short.
+    private mutating func takeRun(of one: PatternStep, _ least: Int, _ most: Int, _ greed: PatternStep.Greed, _ here: PatternStep, _ at: inout Int) -> Bool {
+        let from = at, limit = most > end - from ? end : from + most
         while at < (greed == .lazy ? min(limit, from + least) : limit), fits(one, at) { at += 1 }
-        if at - from < least { return nil }
-        if greed == .possessive { return at }
-        guard let next else { return at }
-        while true {
-            let found = attempt(next, at)
-            if found >= 0 { return found }
-            if greed == .lazy {
-                guard at < limit, fits(one, at) else { return nil }
-                at += 1
-            } else {
-                at -= 1
-                if at - from < least { return nil }
-            }
-        }
+        if at - from < least { return false }
+        if greed == .greedy, at > from + least { choose(.shorter(to: from + least), here, at) }
+        if greed == .lazy, at < limit { choose(.longer(to: limit), here, at) }
+        return true
     }
 
     /// Once more round a loop, or out of it.
-    private mutating func again(_ step: PatternStep, _ at: Int) -> Int {
-        guard case .loop(let body, let least, let most, let isGreedy, let number) = step.kind, let next = step.next else { return -1 }
-        let count = counts[number], before = entered[number]
+    private mutating func again(_ loop: PatternStep, _ at: Int, _ step: inout PatternStep?) -> Bool {
+        guard case .loop(let body, let least, let most, let isGreedy, let number) = loop.kind else { return false }
+        let slot = lastSlot + 1 + 2 * number, count = state[slot]
+        step = loop.next
         if count < least {
-            counts[number] = count + 1
-            let found = attempt(body, at)
-            if found < 0 { counts[number] = count }
-            return found
+            set(slot, count + 1)
+            step = body
+        } else if count < most, state[slot + 1] != at, mayBegin(body, at) {
+            choose(isGreedy ? .leaveLoop : .enterLoop, loop, at)
+            if isGreedy {
+                enter(number, at)
+                step = body
+            }
         }
-        if !isGreedy {
-            let found = attempt(next, at)
-            if found >= 0 { return found }
-        }
-        if count < most, before != at {
-            (counts[number], entered[number]) = (count + 1, at)
-            let found = attempt(body, at)
-            if found >= 0 { return found }
-            (counts[number], entered[number]) = (count, before)
-        }
-        return isGreedy ? walk(next, at) : -1
+        return true
+    }
+
+    private mutating func enter(_ number: Int, _ at: Int) {
+        set(lastSlot + 1 + 2 * number, state[lastSlot + 1 + 2 * number] + 1)
+        set(lastSlot + 2 + 2 * number, at)
     }
 
     private func stands(_ code: Int, _ at: Int, _ word: CharacterRanges) -> Bool {

@@ -4,66 +4,74 @@ import KokoroSteps
 /// Text to phonemes in one language: g2p's own rules (text/us.rules of a bundle), with its word lists and networks.
 ///
 /// It remembers words that it has read, so it belongs to one actor.
-public final class RuleReader {
-    private let program: RuleProgram, cut: Value, sentence: Value, read: Value, parts: Value, paragraph: Value, voice: Value
+package final class RuleReader {
+    private let program: RuleProgram, cut: Value, sentence: Value, read: Value, parts: Value, paragraph: Value, voice: Value, opening: Value?
     private var fields: [ObjectIdentifier: [String: Int]] = [:]
 
-    /// The languages that voices speak, by the first letter of their names (af_heart, bm_george).
-    public static let languages: [Character: String] = ["a": "us", "b": "gb", "e": "es", "i": "it", "f": "fr", "p": "pt"]
-
-    /// `folder`: a bundle's; `language`: us, gb, es, it, fr or pt. Throws `badFile`; `unsupported` for a language that the bundle has no rules for.
-    public init(bundle folder: URL, language: String) throws(KokoroError) {
+    /// `folder`: a bundle's; `language`: us, gb, es, it, fr, pt, zh or hi; `lexicon`: phonemes of words that go before all lists. Throws `badFile`;
+    /// `unsupported` for a language that the bundle has no rules for.
+    package init(bundle folder: URL, language: String, lexicon: [String: String] = [:]) throws(KokoroError) {
         let text = folder.appendingPathComponent("text"), file = text.appendingPathComponent("\(language).rules")
         guard FileManager.default.fileExists(atPath: file.path) else {
             throw .unsupported("this bundle reads no text in \(language): bundle a voice that speaks it, or give phonemes")
         }
         do {
-            program = try RuleProgram([UInt8](Data(contentsOf: file)), natives: { try Self.natives(text, language, $0) })
+            program = try RuleProgram([UInt8](Data(contentsOf: file)), natives: { try Self.natives(text, language, lexicon, $0) })
             (cut, sentence) = (try program.root("cut"), try program.root("sentence"))
             (read, parts, paragraph) = (try program.root("read"), try program.root("parts"), try program.root("paragraph"))
             voice = try program.root("voice")
+            opening = try? program.root("opening")  // bundles before version 0.3 know no headings
         } catch let error as KokoroError { throw error } catch { throw .badFile(file.lastPathComponent, reason: "unreadable") }
     }
 
     /// What the rules hold and this package keeps outside of them.
-    private static func natives(_ text: URL, _ language: String, _ program: RuleProgram) throws -> RuleProgram.Natives {
-        let lists = try WordLists(file: text.appendingPathComponent("\(language).words"))
-        let tables = try TextTables(folder: text, dialect: language), network = LateNetwork(tables)
-        var found: RuleProgram.Natives = ["weights": .none, "neural": .callable(Builtin("predict") { given, _ in
-            .list(List(try items(given[0]).map { try network.guess($0, program) }))
-        })]
-        found["scores"] = .callable(Builtin("scores") { given, _ in
-            let sums = try items(given[1]).reduce(into: [Int](repeating: 0, count: tables.columns("tagger.weights"))) { sums, row in
-                for (tag, weight) in tables.bytes("tagger.weights", row: row.whole ?? 0).enumerated() { sums[tag] += Int(weight) }
-            }
-            return .list(List(sums.map { .float(Double($0) * tables.rules.tagger.scale) }))
-        })
-        found["rows"] = .held(HeldTable { key in tables.row(of: key.whole ?? 0, in: "tagger.features").map { .int($0) } })
-        found["heteronyms"] = .held(HeldTable { key in tables.bytes("heteronyms.weights", row: key.whole ?? 0).first.map { .int(Int($0)) } })
+    private static func natives(_ text: URL, _ language: String, _ lexicon: [String: String], _ program: RuleProgram) throws -> RuleProgram.Natives {
+        let lists = try WordLists(file: text.appendingPathComponent("\(language).words")), english = LateEnglish(bundle: text.deletingLastPathComponent())
+        var found: RuleProgram.Natives = ["weights": .none, "english": .callable(Builtin("words") { given, _ in try english.words(given[0]) })]
+        // Mandarin has neither network nor tagger
+        if FileManager.default.fileExists(atPath: text.appendingPathComponent("\(language).json").path) {
+            let tables = try TextTables(folder: text, dialect: language), network = LateNetwork(tables)
+            found["neural"] = .callable(Builtin("predict") { given, _ in .list(List(try items(given[0]).map { try network.guess($0, program) })) })
+            found["scores"] = .callable(Builtin("scores") { given, _ in
+                let sums = try items(given[1]).reduce(into: [Int](repeating: 0, count: tables.columns("tagger.weights"))) { sums, row in
+                    for (tag, weight) in tables.bytes("tagger.weights", row: row.whole ?? 0).enumerated() { sums[tag] += Int(weight) }
+                }
+                return .list(List(sums.map { .float(Double($0) * tables.rules.tagger.scale) }))
+            })
+            found["rows"] = .held(HeldTable { key in tables.row(of: key.whole ?? 0, in: "tagger.features").map { .int($0) } })
+            found["heteronyms"] = .held(HeldTable { key in tables.bytes("heteronyms.weights", row: key.whole ?? 0).first.map { .int(Int($0)) } })
+        }
+        found["list.user"] = .held(HeldTable { key in if case .text(let word) = key { lexicon[word.string].map { .text(Text($0)) } } else { nil } })
         for (list, letter) in ["ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "classes": "t", "listed": "l"] { found["list.\(list)"] = .held(lists.list(letter)) }
         return found
     }
 
     /// The sentences of a text, cut one by one. A value: it can wait between two of them.
-    public struct Place: Sendable {
+    package struct Place: Sendable {
         fileprivate var text: Text
         /// More of the text may come.
-        public private(set) var isOpen = false
+        package private(set) var isOpen = false
         private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false, isIdle = false
         /// Seconds of silence that the text asked for behind the last word, and whether there was a word.
         fileprivate var asked: Double?, hasSpoken = false
         /// Start tags of the elements that are open where the next sentence begins.
         fileprivate var open: [Text] = []
         private static let block = 4096, ahead = [UInt32](repeating: 32, count: 200), word = Text(" The end").units
-        public init(_ text: String) { self.text = Text(text) }
+        package init(_ text: String) { self.text = Text(text) }
 
         /// Of a text that is still being written; `next` of the reader answers nil where more of it is needed.
-        public init() { (text, isOpen) = (Text([]), true) }
+        package init() { (text, isOpen) = (Text([]), true) }
 
         /// What comes next; nil behind the last; an empty text where nothing comes for now, so that a word stands in for the next one.
-        public mutating func write(_ more: String?) {
+        package mutating func write(_ more: String?) {
             text.units += Text(more ?? "").units
             (isOpen, isIdle) = (more != nil, more == "")
+        }
+
+        /// What stands before a sentence and behind it, by which its lines are judged: as many characters as g2p's splitting.py looks at.
+        fileprivate func around(_ start: Int, _ count: Int) -> [Value] {
+            let end = min(start + count, text.count), units = text.units
+            return [.text(Text(units[max(0, start - 400)..<start])), .text(Text(units[end..<min(end + 64, units.count)]))]
         }
 
         /// The next sentence's place and text.
@@ -97,7 +105,7 @@ public final class RuleReader {
 
     /// The next sentence with something to say: its parts between the pauses and paces that it asks for; at the end the silence that is asked
     /// for there, as a chunk of no words. nil behind the last. `other`: who reads what a voice says that the text names.
-    public func next(_ place: inout Place, other: (String) throws(KokoroError) -> RuleReader? = { _ in nil }) throws(KokoroError) -> [PhonemeChunk]? {
+    package func next(_ place: inout Place, other: (String) throws(KokoroError) -> RuleReader? = { _ in nil }) throws(KokoroError) -> [PhonemeChunk]? {
         do {
             while let (offset, text) = try place.next(cut) {
                 var reader = self
@@ -131,12 +139,18 @@ public final class RuleReader {
         let words = try part.map(word), rate = try part.first.flatMap { try field($0, "rate").number } ?? 1
         let voice: Text = if case .text(let name)? = try part.first.map({ try field($0, "voice") }) { name } else { Text([]) }
         let isEnd = try words.last.map { try invoke(paragraph, [.text(place.text), .int($0.place.upperBound)]).isTrue } ?? false
-        return PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked, rate: rate, voice: voice.string)
+        let first = words.first { PhonemeChunk(words: [$0]).isSpeakable }
+        var opens: ChunkEnding?
+        if let opening, let first, case .text(let name) = try invoke(opening, [.text(place.text), .int(first.place.lowerBound)]) {
+            opens = ChunkEnding(rawValue: name.string)
+        }
+        return PhonemeChunk(
+            words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked, rate: rate, voice: voice.string, opening: opens)
     }
 
     /// Words of a sentence, as the rules give them.
     private func words(_ offset: Int, _ text: Text, _ place: inout Place) throws -> [Value] {
-        let one = try invoke(sentence, [.int(offset), .text(text), .tuple(place.open.map(Value.text))])
+        let one = try invoke(sentence, [.int(offset), .text(text), .tuple(place.open.map(Value.text))] + place.around(offset, text.count))
         place.open = try items(field(field(one, "marked"), "open")).compactMap { if case .text(let tag) = $0 { tag } else { nil } }
         return try items(invoke(read, [.list(List([one]))])).flatMap { try items(field(items($0)[1], "words")) }
     }
@@ -147,12 +161,39 @@ public final class RuleReader {
         return SpokenWord(text: written.string, place: start..<max(start, end), phonemes: scalars, spaceFollows: try field(word, "space").isTrue)
     }
 
+    /// The words of a whole text, as tuples of start, end, phonemes, and whether a space follows.
+    fileprivate func tuples(_ text: Text) throws -> [Value] {
+        var place = Place(text.string), found: [Value] = []
+        while let (offset, sentence) = try place.next(cut) {
+            found += try words(offset, sentence, &place).map { word in .tuple(try ["start", "end", "phonemes", "space"].map { try field(word, $0) }) }
+        }
+        return found
+    }
+
     private func field(_ value: Value, _ name: String) throws -> Value {
         guard case .object(let object) = value else { throw broken("no object with \(name)") }
         let type = ObjectIdentifier(object.type)
         if fields[type] == nil { fields[type] = Dictionary(try object.type.slots.map { (try program.name($0.key), $0.value) }) { one, _ in one } }
         guard let slot = fields[type]?[name], slot < object.values.count else { throw broken("no \(name)") }
         return object.values[slot]
+    }
+}
+
+/// The English reader of a language with another script, opened at the first Latin letter. It remembers short texts.
+private final class LateEnglish {
+    private let bundle: URL
+    private var reader: RuleReader?, known: [Text: Value] = [:]
+    init(bundle: URL) { self.bundle = bundle }
+
+    func words(_ text: Value) throws -> Value {
+        guard case .text(let text) = text else { throw broken("no text to read") }
+        if let found = known[text] { return found }
+        let reader = try self.reader ?? RuleReader(bundle: bundle, language: "us")
+        self.reader = reader
+        let found = Value.list(List(try reader.tuples(text)))
+        if known.count == 1000 { known = [:] }
+        known[text] = found
+        return found
     }
 }
 

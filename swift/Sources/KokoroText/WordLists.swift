@@ -1,7 +1,7 @@
 import Foundation
 import KokoroSteps
 
-/// text/us.words of a bundle, as pipeline/word_table.py writes it, mapped and searched by halves: first words of blocks, then one block.
+/// text/us.words of a bundle, as g2p/port/word_table.py writes it, mapped and searched by halves: first words of blocks, then one block.
 /// Of a word: a column for each list that has it, `g=phonemes`, or `g:TAG=phonemes` for each part of speech; `g:TAG` is said by letters, `t=`
 /// is its class among parts of speech.
 final class WordLists {

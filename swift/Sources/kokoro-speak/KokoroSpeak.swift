@@ -27,16 +27,14 @@ import KokoroText
 
     private static func speak(_ arguments: Arguments) async throws {
         let clock = ContinuousClock(), started = clock.now
-        let bundle = try SpeechBundle(at: URL(fileURLWithPath: arguments.bundle))
-        for advisory in bundle.advisories { complain(KokoroError.unsupported("\(advisory.says) (\(advisory.sources.joined(separator: ", ")))")) }
-        let speaker = try Speaker(bundle: bundle, backend: try await backend(bundle, arguments))
+        let kokoro = try await open(arguments), voice = Voice(arguments.voice ?? kokoro.voices.first?.name ?? "")
+        for advisory in kokoro.bundle.advisories { complain(KokoroError.unsupported("\(advisory.says) (\(advisory.sources.joined(separator: ", ")))")) }
         var wave = try WaveFile(URL(fileURLWithPath: arguments.out)), pieces = 0, gaps = 0, first: Duration?, memory = 0.0
         defer { wave.discard() }
-        let voice = arguments.voice ?? bundle.voices.first ?? ""
         let sequence = arguments.arePhonemes
-            ? speaker.speak(phonemes: arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
-            : arguments.text == "-" ? speaker.speak(input(), voice: voice, speed: arguments.speed, seed: arguments.seed)
-            : speaker.speak(arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
+            ? kokoro.speak(phonemes: arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
+            : arguments.text == "-" ? kokoro.speak(input(), voice: voice, speed: arguments.speed, seed: arguments.seed)
+            : kokoro.speak(arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
         for try await audio in sequence {
             let elapsed = clock.now - started, begun = first ?? elapsed
             if elapsed - begun > .seconds(Double(wave.samples) / Double(Contract.sampleRateHz)) { gaps += 1 }  // a listener waited
@@ -76,7 +74,7 @@ import KokoroText
 
     /// What is said of a text in one call, as text/us.chunks.json of a bundle has it.
     private struct Said: Encodable {
-        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?, voice: String?
+        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?, voice: String?, opening: String?
     }
 
     /// A line without an answer is null, and told. Times are the processor's, of this process from its first instruction on.
@@ -109,7 +107,7 @@ import KokoroText
             for chunk in try parts.flatMap({ try $0.cut(longest: Contract.comfortablePhonemes) }) {
                 let phonemes = String(String.UnicodeScalarView(chunk.phonemes))
                 found.append(Said(phonemes: phonemes, ending: chunk.ending.rawValue, rate: chunk.rate, pause_before_s: chunk.pauseBefore,
-                                  voice: chunk.voice.isEmpty ? nil : chunk.voice))
+                                  voice: chunk.voice.isEmpty ? nil : chunk.voice, opening: chunk.opening?.rawValue))
             }
         }
         return found
@@ -125,10 +123,11 @@ import KokoroText
         return (Double(line.split(separator: " ").dropFirst().first.map(String.init) ?? line.filter(\.isNumber)) ?? 0) / 1024
     }
 
-    private static func backend(_ bundle: SpeechBundle, _ arguments: Arguments) async throws -> any SpeechBackend {
-        if bundle.isOnnx { return try OnnxBackend(bundle: bundle, library: OnnxLibrary(path: arguments.library)) }
+    private static func open(_ arguments: Arguments) async throws -> Kokoro {
+        let folder = URL(fileURLWithPath: arguments.bundle)
+        if try SpeechBundle(at: folder).isOnnx { return try await Kokoro(bundle: folder, onnx: OnnxLibrary(path: arguments.library), threads: 1) }
         #if canImport(CoreML)
-        return try await CoreMLBackend(bundle: bundle)
+        return try await Kokoro(bundle: folder)
         #else
         throw KokoroError.unsupported("no Core ML on this system: kokoro-ane bundle --runtime onnx")
         #endif

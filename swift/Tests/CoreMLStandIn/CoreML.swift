@@ -104,6 +104,10 @@ public class MLModel: NSObject {
         modelDescription = MLModelDescription(try recorded.inputs())
     }
 
+    public class func load(contentsOf url: URL, configuration: MLModelConfiguration) async throws -> MLModel {
+        try MLModel(contentsOf: url, configuration: configuration)
+    }
+
     public func prediction(from input: any MLFeatureProvider) throws -> any MLFeatureProvider { try recorded.answer(input) }
 
     /// A folder that says where the package lies.

@@ -36,7 +36,7 @@ struct RecordedModel {
         case "duration":
             ["input_ids": lengths(read.encoder[0].token_buckets, [1], .int32), "style": lengths([128], [1], .float32), "speed": lengths([1], [], .float32)]
         case "prosody": ["frames": lengths(read.encoder[0].buckets, [1, hidden + 1, 1], .float32), "style": lengths([128], [1], .float32)]
-        case "decoder": ["features": streamed("decoder", rows), "style": lengths([1], [1, 128, 1], .float16)]
+        case "decoder": ["features": streamed("decoder", rows), "style": lengths([1], [1, 128, 1], .float16), "statistics": lengths([1], [1, Self.affines, 1], .float16)]
         case "utterance": ["features": streamed("utterance", Self.frameRows + 2641), "style_affine": lengths([1], [1, Self.affines, 1], .float16)]
         case "window": ["features": streamed("window", Self.frameRows + 2640), "affine": lengths([1], [1, Self.affines, 1], .float16)]
         default: ["features": lengths(read.vocoder.buckets.map { $0 + 1 }, [1, rows, 1], .float16), "style": lengths([1], [1, 128, 1], .float16)]

@@ -103,7 +103,13 @@ struct Replay {
             let features = try VocoderFeatures(
                 asr: asr, f0Hz: stored("f0_hz").floats, energy: stored("energy").floats, spectrum: stored("spectrum").floats)
             let style = try stored("style_decoder").floats
-            return ["features": reals(try features.packed(bucket: width)), "style": reals(style, [1, style.count, 1, 1])]
+            // of the padded layout, which measures its statistics
+            let added = try NumpyFile(stored.folder.appendingPathComponent("statistics.npy")).floats
+            #expect(added.isEmpty)
+            return [
+                "features": reals(try features.packed(bucket: width)), "style": reals(style, [1, style.count, 1, 1]),
+                "statistics": reals([], [1, 0, 1, 1]),
+            ]
         }
         try #require(name == "finish", "a step that this test does not know: \(name)")
         let finished = FinishedChunk(waveform: try stored("waveform").floats)

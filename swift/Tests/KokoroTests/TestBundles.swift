@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Kokoro
 import KokoroSteps
 
@@ -30,18 +31,23 @@ enum TestBundles {
     }
 }
 
-/// Networks without weights, for any input at exact length: two frames a token, 120 Hz, a quiet tone. `calls` counts waveforms.
+/// Networks without weights, for any input at exact length: two frames a token, 120 Hz, a quiet tone. `calls` counts waveforms; each of the
+/// first `meets` waits, for 20 s at most, until the last of them has begun.
 final class ToneBackend: SpeechBackend {
     let tokenBuckets = Buckets([]), frameBuckets: Buckets, vocoderBuckets = Buckets([])
-    private let counter = Counter(), framesPerToken: Float, level: Float
+    private let counter = Counter(), framesPerToken: Float, level: Float, meets: Int
 
-    init(framesPerToken: Float = 2, level: Float = 0.1, longest: Int = 100_000) {
+    init(framesPerToken: Float = 2, level: Float = 0.1, longest: Int = 100_000, meets: Int = 0) {
+        self.meets = meets
         self.framesPerToken = framesPerToken
         self.level = level
         frameBuckets = Buckets([longest])
     }
 
     var calls: Int { get async { await counter.count } }
+    private let entered = Mutex(0)
+    /// How many calls have begun.
+    var begun: Int { entered.withLock { $0 } }
 
     func durations(ids: [Int32], style: [Float], speed: Float) throws -> EncodedText {
         let columns = try Tensor("hidden", shape: [1, 1, 1, ids.count], values: ids.map { Float($0) })
@@ -54,6 +60,11 @@ final class ToneBackend: SpeechBackend {
 
     func waveform(features: Tensor, style: [Float]) throws -> [Float] {
         Task { await counter.add() }
+        let known = entered.withLock {
+            $0 += 1
+            return $0
+        }
+        for _ in 0..<10_000 where known <= meets && begun < meets { Thread.sleep(forTimeInterval: 0.002) }
         return (0..<600 * (features.columns - 1)).map { level * Float(sin(Double($0) * 0.03)) }
     }
 }

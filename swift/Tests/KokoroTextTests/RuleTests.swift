@@ -74,8 +74,8 @@ extension RuleReader {
     private struct MarkedTexts: Decodable {
         struct Marked: Decodable { let text: String, chunks: [Part] }
         struct Part: Decodable, Equatable {
-            let phonemes: String, ending: String, rate: Double, pause: Double?, voice: String?
-            enum CodingKeys: String, CodingKey { case phonemes, ending, rate, pause = "pause_before_s", voice }
+            let phonemes: String, ending: String, rate: Double, pause: Double?, voice: String?, opening: String?
+            enum CodingKeys: String, CodingKey { case phonemes, ending, rate, pause = "pause_before_s", voice, opening }
         }
         let texts: [Marked]
     }
@@ -85,9 +85,9 @@ extension RuleReader {
         for file in try FileManager.default.contentsOfDirectory(atPath: text.path) where file.hasSuffix(".chunks.json") {
             let wanted = try JSONDecoder().decode(MarkedTexts.self, from: Data(contentsOf: text.appendingPathComponent(file))).texts
             let reader = try RuleReader(bundle: Self.folder(), language: String(file.prefix { $0 != "." }))
-            #expect(wanted.count > 5 && wanted.contains { $0.chunks.contains { $0.rate != 1 } } && wanted.contains { $0.chunks.last?.phonemes == "" || $0.chunks.last?.voice != nil })
+            #expect(wanted.count > 5 && wanted.contains { $0.chunks.contains { $0.rate != 1 } } && wanted.contains { $0.chunks.last?.phonemes == "" || $0.chunks.last?.voice != nil } && wanted.contains { $0.chunks.contains { $0.opening == "scene" } })
             for marked in wanted {
-                let said = try reader.chunks(of: marked.text).map { MarkedTexts.Part(phonemes: String(String.UnicodeScalarView($0.phonemes)), ending: $0.ending.rawValue, rate: $0.rate, pause: $0.pauseBefore, voice: $0.voice.isEmpty ? nil : $0.voice) }
+                let said = try reader.chunks(of: marked.text).map { MarkedTexts.Part(phonemes: String(String.UnicodeScalarView($0.phonemes)), ending: $0.ending.rawValue, rate: $0.rate, pause: $0.pauseBefore, voice: $0.voice.isEmpty ? nil : $0.voice, opening: $0.opening?.rawValue) }
                 let differs = zip(said, marked.chunks).first { $0 != $1 }
                 #expect(differs == nil && said.count == marked.chunks.count, "\(file): \(marked.text.prefix(60))")
             }

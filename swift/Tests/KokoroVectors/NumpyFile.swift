@@ -2,12 +2,12 @@ import Foundation
 import KokoroSteps
 
 /// An array of a .npy file in row-major order, its values as Double, which holds every number of the test vectors exactly.
-public struct NumpyFile: Sendable {
+package struct NumpyFile: Sendable {
     /// Length of each axis, and all values.
-    public let shape: [Int], values: [Double]
+    package let shape: [Int], values: [Double]
 
     /// Throws `badFile` for anything but version 1 of float64, float32, int32 or int64, little-endian and in C order.
-    public init(_ file: URL) throws {
+    package init(_ file: URL) throws {
         let data = try Data(contentsOf: file)
         guard data.count > 10, data.prefix(7) == Data([0x93] + Array("NUMPY".utf8) + [1]) else { throw Self.bad(file, "no .npy of version 1") }
         let start = 10 + Int(data[8]) + Int(data[9]) << 8
@@ -22,11 +22,11 @@ public struct NumpyFile: Sendable {
     }
 
     /// As Float: exact where the file is float32.
-    public var floats: [Float] { values.map { Float($0) } }
+    package var floats: [Float] { values.map { Float($0) } }
     /// As integers: exact where the file holds integers.
-    public var integers: [Int] { values.map { Int($0) } }
+    package var integers: [Int] { values.map { Int($0) } }
     /// With its shape.
-    public func tensor(_ name: String) throws(KokoroError) -> Tensor { try Tensor(name, shape: shape, values: floats) }
+    package func tensor(_ name: String) throws(KokoroError) -> Tensor { try Tensor(name, shape: shape, values: floats) }
 
     private static func decoded(_ data: Data, header: String, file: URL) throws -> [Double] {
         func all<Bits: FixedWidthInteger>(_: Bits.Type, _ value: (Bits) -> Double) -> [Double] {

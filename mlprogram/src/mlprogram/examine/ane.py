@@ -1,5 +1,5 @@
-"""Forecast what the Neural Engine of a chip takes of a program: `python -m mlprogram ane PKG --chip
-m1`.
+"""Forecast what the Neural Engine of a chip takes of a package, in every function and for every
+enumerated shape: `python -m mlprogram ane PKG --chip m1`.
 
 Placement is a forecast from the rules in data/ane_rules.json, in two readings
 (placement.py); operations, multiply-accumulates, bytes and segments are counts. On a Mac the
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude
 from mlprogram.examine.describe import mega, new_table, percent, shape_text, show
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
 from mlprogram.examine.placement import MEASURES, Forecast, Reading, forecast_placement
-from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
+from mlprogram.examine.profile import Profile, open_program, profile_program
 from mlprogram.examine.rules import Rules, load_rules
 from mlprogram.files import aside, check_target
+from mlprogram.package import open_package
 
 LABEL = "forecast, not a measurement"
 _COLOURS = {True: "#2a7f62", False: "#c8553d"}  # of segments on the engine, and elsewhere
@@ -41,23 +43,25 @@ def run(arguments: argparse.Namespace) -> int:
     chips = [c.lower() for c in arguments.chip] or list(rules.chips)
     for chip in chips:
         rules.chip(chip)
-    if arguments.all_shapes and arguments.shape:
+    package = open_package(arguments.package)
+    functions = [arguments.function] if arguments.function else package.function_names()
+    if arguments.shape and len(functions) > 1:
         raise ProgramError(
-            "--all-shapes and --shape exclude each other: the one takes every enumerated shape, the"
-            " other names one"
+            f"--shape is of one function; name it by --function: {', '.join(functions)}"
         )
-    program = open_program(arguments.package, arguments.function)
-    choices = (
-        program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
-    )
-    rows = [
-        row
-        for shapes in choices
-        for row in _rows(program, shapes, chips, rules, arguments.no_device)
-    ]
+    core_ml = None if arguments.no_device else load_core_ml()
+    rows = []
+    for name in functions:
+        program = open_program(package, name)
+        asked = program.shapes(dict(arguments.shape))
+        for shapes in [asked] if arguments.shape else program.all_shapes():
+            profile = profile_program(program, shapes)
+            # A device takes seconds for each shape, so it is asked for the default one alone.
+            timed = core_ml if shapes == asked else None
+            facts = None if timed is None else measure(timed, program, shapes)
+            rows += [(forecast_placement(profile, rules, chip), facts) for chip in chips]
     show(
-        f"{program.package.path}  function {program.function.name}: {LABEL}; rules reviewed"
-        f" {rules.reviewed}",
+        f"{package.path}: {LABEL}; rules reviewed {rules.reviewed}",
         share_table(rows),
         rule_table(rows, rules),
         _device_table(rows),
@@ -65,12 +69,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.per_op:
         show(*(per_op_table(forecast, facts) for forecast, facts in rows))
     _write_files(arguments, rows, rules)
-    lowest, at_least = 100 * min(row.lowest_share("macs") for row, _ in rows), arguments.at_least
-    meaning, code = f"{lowest:.0f} % of the MACs at least are forecast on the engine", EXIT_GOOD
-    if at_least is not None and lowest < at_least:
-        meaning, code = f"{meaning}, {at_least:g} % were asked", EXIT_MISSED
-    summary = report(program, rows, rules, per_op=False)
-    return conclude(summary, code, meaning, arguments.json == STDOUT)
+    lowest = min((forecast for forecast, _ in rows), key=lambda row: row.lowest_share("macs"))
+    share, at_least = 100 * lowest.lowest_share("macs"), arguments.at_least
+    meaning = (
+        f"{share:.0f} % of the MACs at least are forecast on the engine"
+        f" ({place_text(lowest.profile)}, {lowest.chip})"
+    )
+    missed = at_least is not None and share < at_least
+    summary = report(rows, rules, per_op=False)
+    return conclude(
+        summary,
+        EXIT_MISSED if missed else EXIT_GOOD,
+        f"{meaning}, {at_least:g} % were asked" if missed else meaning,
+        arguments.json == STDOUT,
+    )
 
 
 def _file(arguments: argparse.Namespace) -> Path | None:
@@ -78,23 +90,10 @@ def _file(arguments: argparse.Namespace) -> Path | None:
     return None if arguments.json == STDOUT else arguments.json
 
 
-def _rows(
-    program: OpenProgram,
-    shapes: dict[str, tuple[int, ...]],
-    chips: list[str],
-    rules: Rules,
-    no_device: bool,
-) -> list[Row]:
-    profile = profile_program(program, shapes)
-    core_ml = None if no_device else load_core_ml()
-    facts = None if core_ml is None else measure(core_ml, program, shapes)
-    return [(forecast_placement(profile, rules, chip), facts) for chip in chips]
-
-
 def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -> None:
     file = _file(arguments)
     if file:
-        content = report(rows[0][0].profile.program, rows, rules, per_op=True)
+        content = report(rows, rules, per_op=True)
         with aside(file) as path:
             path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
@@ -119,37 +118,37 @@ def inputs_text(profile: Profile) -> str:
     return ", ".join(f"{t.name} {shape_text(t.shape)}" for t in flexible or profile.inputs)
 
 
+def place_text(profile: Profile) -> str:
+    """The function and its shapes."""
+    return f"{profile.program.function.name}, {inputs_text(profile)}"
+
+
 def share_table(rows: list[Row]) -> Any:
-    """Shares on the engine as optimistic / pessimistic, segments and crossings, one row for each
-    shape and chip.
+    """The share of the arithmetic on the engine, optimistic / lowest of all readings: a column for
+    each chip, a row for each function and shape; shapes that follow each other with the same shares
+    have one.
     """
-    table = new_table(
-        f"{LABEL}: share on the engine, optimistic / pessimistic reading",
-        "shape",
-        "chip",
-        "% ops",
-        "% MACs",
-        "% bytes",
-        "segments",
-        "crossings",
-        "whole graph may stay off",
-    )
+    shares: dict[str, list[str]] = {}
     for forecast, _ in rows:
-        both = (forecast.optimistic, forecast.pessimistic)
-        table.add_row(
-            inputs_text(forecast.profile),
-            forecast.chip,
-            *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
-            " / ".join(str(r.cut.engine_segments) for r in both),
-            " / ".join(str(r.cut.crossings) for r in both),
-            ", ".join(f.rule.id for f in forecast.graph_findings),
-        )
+        both = forecast.optimistic.share("macs"), forecast.lowest_share("macs")
+        cells = shares.setdefault(place_text(forecast.profile), [])
+        cells.append("/".join(f"{int(100 * share)}" for share in both))
+    chips = dict.fromkeys(forecast.chip for forecast, _ in rows)
+    table = new_table(f"{LABEL}: % of MACs on the engine, optimistic/lowest", "function", *chips)
+
+    def kind(item: tuple[str, list[str]]) -> tuple[str, list[str]]:
+        return item[0].partition(",")[0], item[1]
+
+    for (_, cells), group in groupby(shares.items(), kind):
+        first, *others = (place for place, _ in group)
+        last = f" to {others[-1].rpartition(' ')[2]}" if others else ""
+        table.add_row(first + last, *cells)
     return table
 
 
 def rule_table(rows: list[Row], rules: Rules) -> Any:
     """Every rule that concerns an operation here, but for mere notes: what it says, how many
-    operations, which chips.
+    operations, in which functions from which shape on, which chips.
     """
     table = new_table(
         f"{LABEL}: the rules behind it",
@@ -157,75 +156,72 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
         "says",
         "effect",
         "operations",
+        "where, from its first shape on",
         "chips",
         "source",
         "confidence",
-        text=7,
+        text=8,
     )
     for rule in rules.rules:
         hits = [
-            (forecast.chip, f.effect, f.detail)
+            (forecast, finding)
             for forecast, _ in rows
             for findings in (*(op.findings for op in forecast.ops), forecast.graph_findings)
-            for f in findings
-            if f.rule.id == rule.id
+            for finding in findings
+            if finding.rule.id == rule.id
         ]
-        if hits and rule.effect != "note":
-            most = max(
-                Counter(
-                    (id(forecast), f.rule.id)
-                    for forecast, _ in rows
-                    for op in forecast.ops
-                    for f in op.findings
-                    if f.rule.id == rule.id
-                ).values(),
-                default=0,
-            )
-            table.add_row(
-                rule.id,
-                rule.says,
-                " or ".join(dict.fromkeys(h[1] for h in hits)),
-                f"up to {most}" if most else "whole graph",
-                " ".join(dict.fromkeys(h[0] for h in hits)),
-                " ".join(rule.sources),
-                rule.confidence,
-            )
+        if not hits or rule.effect == "note":
+            continue
+        count = max(Counter(id(forecast) for forecast, _ in hits).values())
+        first = {h[0].profile.program.function.name: h[0].profile for h in reversed(hits)}
+        table.add_row(
+            rule.id,
+            rule.says,
+            " or ".join(dict.fromkeys(finding.effect for _, finding in hits)),
+            "whole graph" if any(h[1] in h[0].graph_findings for h in hits) else f"up to {count}",
+            "; ".join(place_text(profile) for profile in reversed(first.values())),
+            " ".join(dict.fromkeys(forecast.chip for forecast, _ in hits)),
+            " ".join(rule.sources),
+            rule.confidence,
+        )
     return table
 
 
 def _device_table(rows: list[Row]) -> Any:
-    """Fact beside forecast, one row for each shape."""
+    """Fact beside forecast, one row for each function; a line where there is no fact."""
     table = new_table(
         "measured on this machine",
-        "shape",
+        "function",
         "chip",
         "% ops on the engine",
         "load ms",
         "prediction ms (median)",
     )
-    profiles = {id(forecast.profile): (forecast.profile, facts) for forecast, facts in rows}
-    for profile, facts in profiles.values():
-        if facts is None:
-            table.add_row(inputs_text(profile), *[NOT_MEASURED] * 4)
-            continue
+    timed = {id(facts): (forecast.profile, facts) for forecast, facts in rows if facts is not None}
+    for profile, facts in timed.values():
         for unit, timing in facts.timings.items():
             share = percent(facts.share_on_engine()) if unit == "CPU_AND_NE" else ""
             table.add_row(
-                inputs_text(profile),
+                place_text(profile),
                 f"{facts.chip} {unit}",
                 share,
                 f"{timing.load_ms:.0f}",
                 f"{timing.median_ms:.2f}",
             )
-    return table
+    return table if timed else f"placement and times: {NOT_MEASURED}"
 
 
 def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
     """Every operation of one forecast: verdict, rules with what is over their limit, and the
-    device's answer.
+    device's answer. Shares, segments and crossings stand above, optimistic / pessimistic.
     """
+    both = (forecast.optimistic, forecast.pessimistic)
+    shares = [" / ".join(percent(r.share(measure)) for r in both) for measure in MEASURES]
+    segments = " / ".join(str(r.cut.engine_segments) for r in both)
+    crossings = " / ".join(str(r.cut.crossings) for r in both)
     table = new_table(
-        f"{LABEL}: {forecast.chip}, {inputs_text(forecast.profile)}",
+        f"{LABEL}: {forecast.chip}, {place_text(forecast.profile)}: % of operations {shares[0]}, of"
+        f" MACs {shares[1]}, of bytes {shares[2]}; segments {segments}, crossings {crossings}",
         "type",
         "name",
         "verdict",
@@ -256,11 +252,10 @@ def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
     return table
 
 
-def report(program: OpenProgram, rows: list[Row], rules: Rules, per_op: bool) -> dict[str, Any]:
+def report(rows: list[Row], rules: Rules, per_op: bool) -> dict[str, Any]:
     """Everything for JSON."""
     return {
-        "package": str(program.package.path),
-        "function": program.function.name,
+        "package": str(rows[0][0].profile.program.package.path),
         "label": LABEL,
         "rules": rules.path,
         "rules_reviewed": rules.reviewed,
@@ -271,6 +266,7 @@ def report(program: OpenProgram, rows: list[Row], rules: Rules, per_op: bool) ->
 def _forecast(forecast: Forecast, facts: Facts | None, per_op: bool) -> dict[str, Any]:
     result = {
         "chip": forecast.chip,
+        "function": forecast.profile.program.function.name,
         "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
         **{
             name: _reading(getattr(forecast, name))

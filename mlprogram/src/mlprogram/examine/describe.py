@@ -111,6 +111,7 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
         "package": str(program.package.path),
         "function": program.function.name,
         "functions": list(program.package.function_names()),
+        "notes": notes(program.package.spec.description, program.function.name),
         "shapes_from": profile.shapes_from,
         "inputs": [
             {
@@ -140,6 +141,22 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
         "top_by": by,
         "warnings": pitfalls(profile),
     }
+
+
+def notes(description: Any, function: str) -> dict[str, str]:
+    """What its author wrote into a package, as Xcode shows it, and of each input and output."""
+    metadata = description.metadata
+    said = {
+        "description": metadata.shortDescription,
+        "author": metadata.author,
+        "license": metadata.license,
+        "version": metadata.versionString,
+        **dict(sorted(metadata.userDefined.items())),
+    }
+    named = next((each for each in description.functions if each.name == function), description)
+    for kind in ("input", "output"):
+        said |= {f"{kind} {each.name}": each.shortDescription for each in getattr(named, kind)}
+    return {key: text for key, text in said.items() if text}
 
 
 def _sum(ops: Iterable[OpProfile]) -> dict[str, int]:
@@ -180,12 +197,20 @@ def _tables(d: dict[str, Any]) -> list[Any]:
             f"{d['package']}  function {d['function']} of {', '.join(d['functions'])}; shapes from"
             f" {d['shapes_from']}"
         ),
+        _notes_table(d),
         _interface_table(d),
         _weight_table(d),
         _type_table(d),
         _top_table(d),
         *(f"warning: {count} x {what}" for what, count in d["warnings"].items()),
     ]
+
+
+def _notes_table(d: dict[str, Any]) -> Any:
+    table = new_table("notes in the package", "of", "text", text=2)
+    for key, text in d["notes"].items():
+        table.add_row(key, text)
+    return table
 
 
 def _interface_table(d: dict[str, Any]) -> Any:

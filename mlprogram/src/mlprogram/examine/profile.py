@@ -198,7 +198,7 @@ class OpenProgram:
         return choose_shapes(self.inputs, chosen, self.paired)
 
     def all_shapes(self) -> list[dict[str, tuple[int, ...]]]:
-        """Every enumerated choice, smallest first."""
+        """Every enumerated choice, smallest first; else the default one."""
         return all_choices(self.inputs, self.paired)
 
 
@@ -247,7 +247,7 @@ class Profile:
         return sizes
 
 
-def open_program(path: str | Path, function: str | None = None) -> OpenProgram:
+def open_program(path: str | Path | Package, function: str | None = None) -> OpenProgram:
     """Open a package for examination; no name is its default function.
 
     Raises ProgramError as the executor does: not a package, an unknown function or operation.

@@ -263,15 +263,12 @@ def choose_shapes(
 
 
 def all_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str, tuple[int, ...]]]:
-    """One choice for each enumerated shape. Raises ProgramError if no input is enumerated, or
-    several that do not pair.
+    """One choice for each enumerated shape, or the default ones where no input is enumerated.
+    Raises ProgramError if several are that do not pair.
     """
     enumerated = [spec for spec in specs.values() if len(spec.shapes) > 1]
     if not enumerated:
-        raise ProgramError(
-            "no input is enumerated, so there is one shape, or give some with --shape; inputs:"
-            f" {_in_words(specs)}"
-        )
+        return [choose_shapes(specs, {}, paired)]
     if len(enumerated) > 1 and not paired:
         raise ProgramError(
             f"{len(enumerated)} inputs are enumerated and do not pair; give --shape for each:"

@@ -101,6 +101,8 @@ def rows_last(weight_shape: Sequence[int], height: int | None, groups: int) -> b
     planner stores such weights so at load.
     """
     several = weight_shape[2] > 1 or (height is not None and height > 1)
+    # A kernel of one place gains nothing by it, and small networks would pay for the copies.
+    several = several and max(weight_shape[2:]) > 1
     return several and groups == 1 and min(weight_shape[:2]) >= _FEW
 
 
@@ -171,13 +173,15 @@ def avg_pool(
     pad: list[int] | None = None,
     exclude_padding_from_average: bool = False,
     ceil_mode: bool = False,
+    beyond: float = 0.0,
 ) -> Tensor:
-    """Mean over each window; the divisor counts padding unless it is excluded."""
-    pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
+    """Mean over each window; the divisor counts padding unless it is excluded. What ceil_mode needs
+    beyond it counts by the definition not at all; no file sets `beyond`.
+    """
+    pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
     inside = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype)
-    counted = F.pad(
-        F.pad(inside, flat(pads), value=0.0 if exclude_padding_from_average else 1.0), extra
-    )
+    padding = 0.0 if exclude_padding_from_average else 1.0
+    counted = F.pad(F.pad(inside, flat(pads), value=padding), extra, value=padding * beyond)
     total = _AVG[x.dim() - 3](F.pad(F.pad(x, flat(pads)), extra), kernel_sizes, strides)
     return total / _AVG[x.dim() - 3](counted, kernel_sizes, strides)
 
@@ -191,7 +195,7 @@ def l2_pool(
     ceil_mode: bool = False,
 ) -> Tensor:
     """Square root of the sum of squares over each window."""
-    pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
+    pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
     mean = _AVG[x.dim() - 3](F.pad(F.pad(x.square(), flat(pads)), extra), kernel_sizes, strides)
     return (mean * math.prod(kernel_sizes)).sqrt()
 
@@ -205,27 +209,27 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> Tensor:
     """Maximum over each window."""
-    pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
+    pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
     return _MAX[x.dim() - 3](
         F.pad(F.pad(x, flat(pads), value=-math.inf), extra, value=-math.inf), kernel_sizes, strides
     )
 
 
-def _plan(
-    x: Tensor,
+def plan_windows(
+    shape: Sequence[int],
     kernel_sizes: list[int],
     pad_type: str,
-    strides: list[int] | None,
-    pad: list[int] | None,
-    ceil_mode: bool,
+    strides: list[int] | None = None,
+    pad: list[int] | None = None,
+    ceil_mode: bool = False,
 ) -> tuple[list[tuple[int, int]], list[int], list[int]]:
     """Padding of the definition, the further padding ceil_mode needs (in the order of F.pad), and
     the strides.
     """
     strides = strides or [1] * len(kernel_sizes)
-    pads = amounts(pad_type, pad, x.shape[2:], kernel_sizes, strides)
+    pads = amounts(pad_type, pad, shape[2:], kernel_sizes, strides)
     extra = []
-    for size, (before, after), k, s in zip(x.shape[2:], pads, kernel_sizes, strides, strict=True):
+    for size, (before, after), k, s in zip(shape[2:], pads, kernel_sizes, strides, strict=True):
         padded = size + before + after
         count = (padded - k + (s - 1 if ceil_mode else 0)) // s + 1
         if ceil_mode and (count - 1) * s >= size + before and before + after > 0:

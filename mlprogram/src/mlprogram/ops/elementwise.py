@@ -9,6 +9,7 @@ input back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import MappingProxyType
 
@@ -22,7 +23,9 @@ from mlprogram.ops.kernel import Kernel, kernel
 TORCH: dict[Callable, Callable] = {}
 
 
-def _unary(function: Callable[[Tensor], Tensor], half: bool = False) -> Kernel:
+def _unary(
+    function: Callable[[Tensor], Tensor], half: bool = False, pointwise: bool = False
+) -> Kernel:
     def run(x: Tensor) -> Tensor:
         return function(x)
 
@@ -30,7 +33,7 @@ def _unary(function: Callable[[Tensor], Tensor], half: bool = False) -> Kernel:
         function.__doc__ if function.__module__ == __name__ else f"As torch.{function.__name__}."
     )
     TORCH[run] = function
-    return kernel(run, half)
+    return kernel(run, half, pointwise)
 
 
 def _binary(function: Callable[[Tensor, Tensor], Tensor], half: bool = False) -> Kernel:
@@ -104,32 +107,32 @@ def select(cond: Tensor, a: Tensor, b: Tensor) -> Tensor:
 ELEMENTWISE = MappingProxyType(
     {
         "abs": _unary(torch.abs, half=True),
-        "acos": _unary(torch.acos),
-        "asin": _unary(torch.asin),
-        "atan": _unary(torch.atan),
-        "atanh": _unary(torch.atanh),
+        "acos": _unary(torch.acos, pointwise=True),
+        "asin": _unary(torch.asin, pointwise=True),
+        "atan": _unary(torch.atan, pointwise=True),
+        "atanh": _unary(torch.atanh, pointwise=True),
         "cast": kernel(cast, half=True),
         "ceil": _unary(torch.ceil, half=True),
         "clip": kernel(clip, half=True),
-        "cos": _unary(torch.cos, half=True),
-        "cosh": _unary(torch.cosh),
-        "erf": _unary(torch.erf),
-        "exp": _unary(torch.exp, half=True),
-        "exp2": _unary(torch.exp2),
+        "cos": _unary(torch.cos, pointwise=True),
+        "cosh": _unary(torch.cosh, pointwise=True),
+        "erf": _unary(torch.erf, pointwise=True),
+        "exp": _unary(torch.exp, pointwise=True),
+        "exp2": _unary(torch.exp2, pointwise=True),
         "floor": _unary(torch.floor, half=True),
         "identity": kernel(identity, half=True),
-        "inverse": kernel(inverse),
-        "log": kernel(log),
+        "inverse": kernel(inverse, pointwise=True),
+        "log": kernel(log, pointwise=True),
         "logical_not": _unary(torch.logical_not),
         "round": _unary(torch.round, half=True),
-        "rsqrt": kernel(rsqrt),
+        "rsqrt": kernel(rsqrt, pointwise=True),
         "sign": _unary(torch.sign, half=True),
-        "sin": _unary(torch.sin, half=True),
-        "sinh": _unary(torch.sinh),
+        "sin": _unary(torch.sin, pointwise=True),
+        "sinh": _unary(torch.sinh, pointwise=True),
         "sqrt": _unary(torch.sqrt, half=True),
         "square": _unary(square, half=True),
-        "tan": _unary(torch.tan),
-        "tanh": _unary(torch.tanh, half=True),
+        "tan": _unary(torch.tan, pointwise=True),
+        "tanh": _unary(torch.tanh, pointwise=True),
         "threshold": kernel(threshold, half=True),
         "add": _binary(torch.add, half=True),
         "equal": _binary(torch.eq, half=True),
@@ -146,7 +149,7 @@ ELEMENTWISE = MappingProxyType(
         "mod": _binary(torch.remainder),
         "mul": _binary(torch.mul, half=True),
         "not_equal": _binary(torch.ne, half=True),
-        "pow": kernel(power),
+        "pow": kernel(power, pointwise=True),
         "real_div": kernel(real_div, half=True),
         "select": kernel(select, half=True),
         "sub": _binary(torch.sub, half=True),
@@ -166,11 +169,15 @@ def elu(x: Tensor, alpha: float) -> Tensor:
 
 def gelu(x: Tensor, mode: str = "EXACT") -> Tensor:
     """x Phi(x): EXACT (erf), TANH_APPROXIMATION, or SIGMOID_APPROXIMATION (x sigmoid(1.702 x))."""
+    # Written out, because on some processors PyTorch's gelu is oneDNN's, in fp32 too.
     if mode == "SIGMOID_APPROXIMATION":
-        # several operations: no rounding in between
-        wide = x.float() if x.dtype == torch.float16 else x
-        return wide * torch.sigmoid(1.702 * wide)
-    return F.gelu(x, approximate={"EXACT": "none", "TANH_APPROXIMATION": "tanh"}[mode])
+        return x * torch.sigmoid(1.702 * x)
+    if mode == "TANH_APPROXIMATION":
+        # (1 + tanh u) / 2 = sigmoid(2 u)
+        return x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * (x * x * x)))
+    if mode == "EXACT":
+        return 0.5 * x * torch.erfc(-math.sqrt(0.5) * x)
+    raise ValueError(f"mode '{mode}' of gelu is unknown")
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
@@ -220,9 +227,6 @@ def silu(x: Tensor) -> Tensor:
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - max) / sum along `axis`."""
-    # along another axis PyTorch's fp16 kernel rounds in between
-    if x.dtype == torch.float16 and axis not in (-1, x.dim() - 1):
-        x = x.float()
     return torch.softmax(x, axis)
 
 
@@ -253,21 +257,21 @@ def _per_channel(parameter: Tensor, x: Tensor) -> Tensor:
 ACTIVATION = MappingProxyType(
     {
         "clamped_relu": kernel(clamped_relu),
-        "elu": kernel(elu),
-        "gelu": kernel(gelu, half=True),
+        "elu": kernel(elu, pointwise=True),
+        "gelu": kernel(gelu, pointwise=True),
         "leaky_relu": kernel(leaky_relu, half=True),
         "linear_activation": kernel(linear_activation),
         "prelu": kernel(prelu),
         "relu": kernel(relu, half=True),
         "relu6": kernel(relu6, half=True),
-        "scaled_tanh": kernel(scaled_tanh),
-        "sigmoid": kernel(sigmoid, half=True),
+        "scaled_tanh": kernel(scaled_tanh, pointwise=True),
+        "sigmoid": kernel(sigmoid, pointwise=True),
         "sigmoid_hard": kernel(sigmoid_hard),
-        "silu": kernel(silu, half=True),
-        "softmax": kernel(softmax, half=True),
-        "softplus": kernel(softplus),
+        "silu": kernel(silu, pointwise=True),
+        "softmax": kernel(softmax),
+        "softplus": kernel(softplus, pointwise=True),
         "softplus_parametric": kernel(softplus_parametric),
-        "softsign": kernel(softsign),
+        "softsign": kernel(softsign, pointwise=True),
         "thresholded_relu": kernel(thresholded_relu, half=True),
     }
 )

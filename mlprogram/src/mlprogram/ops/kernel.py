@@ -4,10 +4,13 @@ whether it takes fp16 as it is.
     # parameters annotated Tensor arrive as tensors, every other one as a Python value
     kernel(conv)
     kernel(relu, half=True)  # fp16 tensors arrive as fp16
+    kernel(gelu, pointwise=True)  # an fp16 tensor is looked up in a table (halves.py)
 
-`half=True` is for functions that only move values (a slice, a maximum) and for PyTorch's fp16
-kernels that compute in fp32 and round once, which is what the `declared` precision means. For every
-other function fp16 tensors are widened first and its result is rounded to the declared type.
+`half=True` is for functions that only move values (a slice, a maximum) and for a single operation
+that IEEE 754 rounds correctly (a sum, a quotient, a root): every kernel gives the same half.
+`pointwise=True` is for every other function that computes each value by itself: where one fp16
+tensor is all that varies, its 65,536 results are tabulated. For what is left fp16 tensors are
+widened first and the result is rounded to the declared type.
 """
 
 from __future__ import annotations
@@ -36,11 +39,15 @@ class Kernel:
     host: frozenset[str]
     variadic: frozenset[str]
     half: bool
+    pointwise: bool
     wants_generator: bool
 
 
 def kernel(
-    run: Callable[..., Any], half: bool = False, like: Callable[..., Any] | None = None
+    run: Callable[..., Any],
+    half: bool = False,
+    pointwise: bool = False,
+    like: Callable[..., Any] | None = None,
 ) -> Kernel:
     """Describe a function by its signature: `Tensor` in an annotation means tensors, `Tensors` and
     `Scalars` mean several values.
@@ -56,4 +63,4 @@ def kernel(
     required = frozenset(
         name for name in notes if parameters[name].default is inspect.Parameter.empty
     )
-    return Kernel(run, frozenset(notes), required, host, variadic, half, wants_generator)
+    return Kernel(run, frozenset(notes), required, host, variadic, half, pointwise, wants_generator)

@@ -11,9 +11,11 @@ typedef struct OnnxStatus OnnxStatus; // NULL: it went well
 typedef const void *const *OnnxApi;
 enum { ONNX_API_VERSION = 17, ONNX_FLOAT = 1, ONNX_INT32 = 6, ONNX_ERRORS_ONLY = 3 }; // the last: a level of the log
 
-// `symbol`: the library's OrtGetApiBase. NULL where the library is older than the version above.
-OnnxApi onnx_api(void *symbol);
-const char *onnx_version(void *symbol);
+// `symbol`: the library's OrtGetApiBase, which gives its base.
+const void *onnx_base(void *symbol);
+// NULL where the library is older than the version above.
+OnnxApi onnx_api(const void *base);
+const char *onnx_version(const void *base);
 const char *onnx_message(OnnxApi api, const OnnxStatus *status);
 OnnxStatus *onnx_make_environment(OnnxApi api, void **environment);
 OnnxStatus *onnx_make_options(OnnxApi api, int threads, void **options);

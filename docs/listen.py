@@ -1,0 +1,205 @@
+"""Make the page that plays: docs/site/index.html, every version of six sentences with its figures.
+
+    python docs/listen.py --build build    # with the packages of the levels in docs/figures.json
+
+One file without a reference to outside: it works from a folder and from GitHub Pages, which
+.github/workflows/pages.yml publishes. Style sheet and player are the release report's. A pipe's
+last line is one JSON object.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from kokoro_ane.core import (
+    EXIT_GOOD,
+    CommandOptions,
+    build_option,
+    bytes_of,
+    command,
+    conclude,
+    parse,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from kokoro_ane.eval import Reference
+    from kokoro_ane.speech import Utterance
+
+DOCS = Path(__file__).resolve().parent
+PAGE = DOCS / "site" / "index.html"
+OURS = bytes_of(b'<script type="application/json" id="sounds">')
+WEIGHTS, LAYOUT = "kokoro-int8", "streaming"
+SEED = "another seed"
+REJECTED = ("p4", "w4")  # docs/evidence.md has their verdicts
+METRICS = ("pesq", "mcd_db", "lsd_db")
+# voice -> what it says; in no set that tunes or judges
+SENTENCES = MappingProxyType(
+    {
+        "af_heart": "The kettle sang, and nobody in the kitchen dared to speak first.",
+        "bm_george": "Turn left at the old mill, and mind the geese.",
+        "ef_dora": "El tren de las siete llega siempre con un poco de lluvia.",
+        "ff_siwis": "Le vieux phare s'allume encore, même quand personne ne regarde.",
+        "if_sara": "La nonna chiude la finestra e comincia a raccontare.",
+        "pf_dora": "O barco azul voltou sozinho ao porto naquela manhã.",
+    }
+)
+WORDS = MappingProxyType(
+    {
+        "fp16": "16-bit numbers",
+        "w8": "8-bit integers",
+        "p6": "tables of 64 values",
+        "mixed18": "tables of 16 to 256 values",
+        "w8a8": "8-bit integers, a third of the inputs too",
+        "p4": "tables of 16 values",
+        "w4": "4-bit integers",
+    }
+)
+
+
+def utterances(reference: "Reference") -> "list[Utterance]":
+    """The sentences as their voices speak them, with the prosody of the 32-bit encoder."""
+    from kokoro_ane.speech import Line, speak_line
+    from kokoro_g2p import text_reader, voice_language
+
+    spoken = []
+    for voice, text in SENTENCES.items():
+        chunks = list(text_reader(voice_language(voice))(text))
+        assert len(chunks) == 1, f"{text!r} is {len(chunks)} chunks"
+        phonemes = chunks[0].phonemes
+        line = Line(1.0, phonemes, phonemes, text)
+        spoken.append(speak_line(reference.encoder, reference.checkpoint, line, voice, voice))
+    return spoken
+
+
+def figures_of(original: "np.ndarray", other: "np.ndarray") -> dict[str, float]:
+    """METRICS of a version [600F] against the original."""
+    from kokoro_ane.eval import Trial, measure
+
+    return measure(Trial(original.astype("float64"), other.astype("float64")), METRICS)
+
+
+def sounds_of(build: Path, levels: "list[str]") -> str:
+    """What the player reads, as JSON that no HTML reader takes for a tag: each sentence by the
+    32-bit model, by another noise seed and by the executed package of each level.
+    """
+    from functools import partial
+
+    from kokoro_ane.core import commit, open_checkpoint
+    from kokoro_ane.eval import (
+        REFERENCE,
+        Reference,
+        audition,
+        metric_facts,
+        opened,
+        player_json,
+        sound_data,
+    )
+    from kokoro_ane.quantize import Request
+
+    checkpoint = open_checkpoint(WEIGHTS)
+    reference = Reference(checkpoint, seed=0)
+    packages = {
+        name: partial(opened, Request(checkpoint, build, name).verified().path, "declared")
+        for name in levels
+    }
+    clips = []
+    for one in audition(reference, packages, utterances(reference)):
+        original = one.signals[REFERENCE]
+        seed = reference.clock(reference.inputs(one.utterance, 1)).astype("float32")
+        signals = {name: one.signals[name] for name in levels} | {SEED: seed}
+        sounds = {REFERENCE: sound_data(original)}
+        sounds |= {name: sound_data(signal, original) for name, signal in signals.items()}
+        clips.append(
+            {
+                "id": one.utterance.id,
+                "voice": one.utterance.voice,
+                "text": one.utterance.text,
+                "sounds": sounds,
+                "figures": {name: figures_of(original, heard) for name, heard in signals.items()},
+                "seed": figures_of(original, seed),
+            }
+        )
+    sizes = {name: Request(checkpoint, build, name).verified().package_bytes for name in levels}
+    data = {
+        "commit": commit(),
+        "bytes": sizes,
+        "clips": clips,
+        "levels": [*levels, SEED],
+        "metrics": metric_facts(METRICS),
+    }
+    return player_json(data)
+
+
+def page(sounds: str) -> str:
+    """The whole page. `sounds`: of sounds_of."""
+    from figures import chosen
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from kokoro_ane.eval import asset
+
+    data, levels = json.loads(sounds), chosen(WEIGHTS, LAYOUT)
+    rows = [
+        (
+            one.method,
+            WORDS[one.method],
+            f"{one.megabytes:.1f}",
+            f"{one.pesq[0]:.2f} / {one.pesq[1]:.2f}",
+            f"{one.mcd_db:.2f}",
+            one.verdict,
+        )
+        for one in levels
+    ]
+    for name in REJECTED:
+        rows.append((name, WORDS[name], f"{data['bytes'][name] / 1e6:.1f}", "", "", "REJECT"))
+    rows.append((SEED, "other noise", "", "", f"{levels[0].seed_mcd_db:.2f}", ""))
+    whole, least = levels[0].megabytes, levels[-1].megabytes
+    environment = Environment(
+        loader=FileSystemLoader(DOCS), autoescape=True, undefined=StrictUndefined
+    )
+    values: Mapping[str, Any] = {
+        "css": asset("report.css"),
+        "script": asset("report.js"),
+        "sounds": sounds,
+        "whole": f"{whole:.0f}",
+        "saved": f"{whole - least:.0f}",
+        "clips": levels[0].clips,
+        "weights": "voices of six languages",
+        "heads": ("version", "MB", "PESQ, mean / worst", "MCD, dB", "verdict"),
+        "rows": rows,
+        "commit": data["commit"][:8],
+    }
+    return environment.get_template("listen.html.jinja").render(values)
+
+
+@dataclass(frozen=True)
+class ListenOptions(CommandOptions):
+    """Where the packages are."""
+
+    build: Path = build_option()
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    options = parse(ListenOptions, "docs/listen.py", __doc__, argv)
+    from figures import chosen
+
+    from kokoro_ane.core import staged
+
+    # the smallest that ships is heard first
+    levels = [*(one.method for one in reversed(chosen(WEIGHTS, LAYOUT))), *REJECTED]
+    text = page(sounds_of(options.build, levels)).encode()
+    PAGE.parent.mkdir(exist_ok=True)
+    with staged(PAGE, OURS) as aside:
+        aside.write_bytes(text)
+    report = {"page": "docs/site/index.html", "bytes": len(text), "levels": levels}
+    return conclude(options, report, EXIT_GOOD, f"written, {len(text) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""What others may use of this room."""
+
+# ALBERT as Kokoro uses it
+from .albert import Layer as Layer
+from .encoder_stage import KEEP_FP32 as KEEP_FP32
+
+# The encoder as a Stage
+from .encoder_stage import EncoderPackage as EncoderPackage
+from .encoder_stage import EncoderStage as EncoderStage
+from .encoder_stage import check_utterances as check_utterances
+from .encoder_stage import compared as compared
+from .encoder_stage import contract_words as contract_words
+from .encoder_steps import FROM_IDS as FROM_IDS
+from .encoder_steps import MAX_SPEED as MAX_SPEED
+from .encoder_steps import MIN_SPEED as MIN_SPEED
+from .encoder_steps import STEPS as STEPS
+
+# Phonemes to features, step by step
+from .encoder_steps import AlignmentLimits as AlignmentLimits
+from .encoder_steps import Buckets as Buckets
+from .encoder_steps import Encoded as Encoded
+from .encoder_steps import EncoderBackend as EncoderBackend
+from .encoder_steps import check_speed as check_speed
+from .encoder_steps import encode as encode
+from .encoder_steps import input_ids as input_ids
+from .encoder_steps import program_functions as program_functions
+from .encoder_steps import whole_frames as whole_frames
+
+# The encoder in PyTorch
+from .functions import DurationFunction as DurationFunction
+from .functions import Encoder as Encoder
+from .functions import ProsodyFunction as ProsodyFunction
+from .functions import TextEncoder as TextEncoder
+from .functions import exact_functions as exact_functions
+from .functions import torch_backend as torch_backend
+from .functions import torch_encoder as torch_encoder
+from .functions import torch_functions as torch_functions
+
+# A two-way LSTM whose result does not depend on the padding, as one stock LSTM
+from .lstm import OneLSTM as OneLSTM
+from .lstm import PrefixLSTM as PrefixLSTM
+from .lstm import flagged as flagged
+from .lstm import with_operators as with_operators
+from .lstm import without_lstm as without_lstm

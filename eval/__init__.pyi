@@ -1,0 +1,49 @@
+"""What others may use of this room."""
+
+# Which level to release, the smallest of those that ship, and the decision as plain data
+from .decision import Choice as Choice
+
+# How clips are executed and measured
+from .execution import opened as opened
+
+# What a package or file is made of, for the release table and the report
+from .facts import frames_of as frames_of
+from .facts import runs_of as runs_of
+
+# The limits that a level, an encoder or a product must keep to be released, each with its reason
+from .gates import COMMON as COMMON
+from .gates import FP16_ONLY as FP16_ONLY
+
+# The player of a page, and what it plays
+from .listening import REFERENCE as REFERENCE
+from .listening import audition as audition
+from .listening import metric_facts as metric_facts
+from .listening import player_json as player_json
+from .listening import sound_data as sound_data
+
+# Every metric
+from .metrics.catalog import measure as measure
+
+# What is computed of one signal [samples] at 24 kHz
+from .metrics.framing import MODEL_RATE_HZ as MODEL_RATE_HZ
+from .metrics.framing import at_16_khz as at_16_khz
+
+# Who listens to a signal [samples] at 24 kHz
+from .metrics.listeners import recognized as recognized
+from .metrics.trial import Baseline as Baseline
+from .metrics.trial import Trial as Trial
+
+# Decide whether a compression level is good enough to release
+from .quality import QualityOptions as QualityOptions
+from .quality import judge_level as judge_level
+from .quality import main as main
+
+# The reference
+from .reference import Reference as Reference
+from .reference import judged_clips as judged_clips
+
+# Judge every level and name the one to release
+from .release import ReleaseOptions as ReleaseOptions
+from .release import choose_release as choose_release
+from .renditions import Reader as Reader
+from .report_page import asset as asset

@@ -1,0 +1,217 @@
+"""Verbalizers of numbers and of what they count: amounts, measures, money.
+
+Each takes the text of its slot and the context, which holds all slots of the match, and answers
+words; `[FBI]` in them are letters.
+"""
+
+import re
+
+import kokoro_g2p.number_words as number_words
+from kokoro_g2p.grammar.table import Context
+from kokoro_g2p.result import GB
+
+MEASURED = (
+    24,
+    25,
+    30,
+    32,
+    40,
+    50,
+    60,
+    64,
+    100,
+    128,
+    1000,
+)  # what people divide by
+VULGAR = {
+    "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
+    "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
+}  # fmt: skip
+
+
+def fraction_words(top: int, bottom: int, context: Context) -> str:
+    """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
+    dialect = context.dialect
+    if bottom > 20 and bottom not in MEASURED:
+        return (
+            f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"
+        )
+    name = {2: "half", 4: "quarter"}.get(bottom) or number_words.ordinal(bottom, context.dialect)
+    if top != 1:
+        name = "halves" if name == "half" else f"{name}s"
+    return f"{number_words.cardinal(top, context.dialect)} {name}"
+
+
+def amount(value: str, context: Context) -> str:
+    """Any way to write an amount: 12, 1,234.5, 1 000 000, 12,5, .5, 3/4, 1 1/2, 2½, 1e5."""
+    dialect, text = context.dialect, value
+    for sign, written in VULGAR.items():
+        text = text.replace(sign, f" {written}")
+    text = " ".join(text.split())
+    match = re.fullmatch(r"(?:(\d+)[ -])?(\d+)/(\d+)", text)
+    if match:
+        whole, top, bottom = match[1], int(match[2]), int(match[3])
+        words = fraction_words(top, bottom, context)
+        if whole is None:
+            return words
+        joined = "a half" if (top, bottom) == (1, 2) else words
+        return f"{number_words.whole(whole, dialect)} and {joined}"
+    match = re.fullmatch(r"(.+?)[eE]([-+−]?)(\d+)", text)
+    if match:
+        power = ("minus " if match[2] in ("-", "−") else "") + number_words.whole(match[3], dialect)
+        return f"{amount(match[1], context)} times ten to the power of {power}"
+    if re.fullmatch(r"\d+,\d{1,2}", text):
+        text = text.replace(",", ".")
+    return number_words.decimal(text.replace(" ", ""), dialect)
+
+
+def is_one(value: str) -> bool:
+    """Whether a unit behind this amount is singular: 1, 1/2, ¾; not 1.0, 0 or 1 1/2."""
+    return value == "1" or value in VULGAR or re.fullmatch(r"\d+/\d+", value) is not None
+
+
+def integer(value: str) -> int:
+    """1,234 as a number."""
+    return int(value.replace(",", "").replace(" ", ""))
+
+
+def cardinal(value: str, context: Context) -> str:
+    """One to 10^21 - 1, or a decimal."""
+    return number_words.decimal(value.replace(" ", ""), context.dialect)
+
+
+def count(value: str, context: Context) -> str:
+    """A number that may begin with zeros: 05 -> five."""
+    return number_words.cardinal(integer(value), context.dialect)
+
+
+def ordinal(value: str, context: Context) -> str:
+    """21 -> twenty-first."""
+    return number_words.ordinal(integer(value), context.dialect)
+
+
+def year(value: str, context: Context) -> str:
+    """1999 -> nineteen ninety-nine."""
+    return number_words.year(int(value), context.dialect)
+
+
+def short(value: str, context: Context) -> str:
+    """The year that two digits mean: 24 -> twenty twenty-four, 87 -> nineteen eighty-seven."""
+    if len(value) == 4:
+        return year(value, context)
+    return year(("20" if int(value) < 50 else "19") + value, context)
+
+
+def digits(value: str, context: Context) -> str:
+    """Digit by digit."""
+    return number_words.digits(re.sub(r"\D", "", value))
+
+
+def oh(value: str, context: Context) -> str:
+    """Digit by digit, zero as `oh`."""
+    return number_words.digits(re.sub(r"\D", "", value), "oh")
+
+
+def pairs(value: str, context: Context) -> str:
+    """Digits in a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty."""
+    return number_words.name_digits(value, context.dialect)
+
+
+def minutes(value: str, context: Context) -> str:
+    """Minutes behind an hour: 05 -> oh five, 30 -> thirty."""
+    number = int(value)
+    return ("oh " if number < 10 else "") + number_words.cardinal(number, context.dialect)
+
+
+def denominator(value: str, context: Context) -> str:
+    """The name of a fraction's lower number; its upper one is the slot `integer`."""
+    return fraction_words(integer(context.parts["integer"]), integer(value), context).split(" ", 1)[
+        1
+    ]
+
+
+def roman(value: str, context: Context) -> str:
+    """XIV -> 14, as digits for the next verbalizer."""
+    return str(number_words.roman_value(value.upper()) or 0)
+
+
+def plural(value: str, context: Context) -> str:
+    """The last word in the plural."""
+    return number_words.plural(value)
+
+
+def counted(value: str, one: str, many: str, single: bool, context: Context) -> str:
+    """An amount and the name of what it counts."""
+    name = one if single or is_one(value) else many or f"{one}s"
+    words = f"{amount(value, context)} {name}"
+    if context.dialect == GB:
+        words = re.sub(r"(met|lit)er(s?)\b", r"\1re\2", words)
+    return words
+
+
+def measure(value: str, context: Context) -> str:
+    """An amount with the slot `unit` or `spacedunit`."""
+    name = "unit" if "unit" in context.parts else "spacedunit"
+    one, many, _ = context.entry(name, context.parts[name])
+    return counted(value, one, many, False, context)
+
+
+def single(value: str, context: Context) -> str:
+    """The same before what it measures: a ten mile run."""
+    one, many, _ = context.entry("unit", context.parts["unit"])
+    return counted(value, one, many, True, context)
+
+
+def money_words(value: str, context: Context, single: bool) -> str:
+    """An amount with the slots `currency` and perhaps `scale`."""
+    dialect = context.dialect
+    one, many, minor = context.entry("currency", context.parts["currency"])
+    if re.search(r",\d\d$", value):
+        value = value.replace(".", "").replace(",", ".")
+    written = (
+        context.parts.get("scale")
+        or context.parts.get("scaleword")
+        or context.parts.get("fullscale")
+    )
+    if written:
+        scale = context.entry("scale", written)[0]
+        return f"{amount(value, context)} {scale} {one if single else many or one + 's'}"
+    value = value.replace(",", "")
+    whole, _, cents = value.partition(".")
+    if len(cents) != 2 or not minor or (single and cents.strip("0")):
+        return counted(value, one, many, single, context)
+    penny, pence = minor.split("|")
+    words = []
+    if whole.strip("0") or not cents.strip("0"):
+        words.append(counted(whole or "0", one, many, single, context))
+    if cents.strip("0"):
+        name = penny if cents == "01" else pence
+        words.append(f"{number_words.cardinal(int(cents), dialect)} {name}")
+    return " and ".join(words)
+
+
+def money(value: str, context: Context) -> str:
+    """Dollars and cents."""
+    return money_words(value, context, False)
+
+
+def worth(value: str, context: Context) -> str:
+    """The same before what costs it: a five dollar bill."""
+    return money_words(value, context, True)
+
+
+def signed(value: str, context: Context) -> str:
+    """A whole number with its sign."""
+    return number_words.signed(value, context.dialect)
+
+
+def others(value: str, context: Context) -> str:
+    """The plural of a unit or a currency."""
+    name = next(name for name in ("aloneunit", "currency", "unit") if name in context.parts)
+    one, plural_name, _ = context.entry(name, value)
+    return plural_name or f"{one}s"
+
+
+def counted_as(name: str, value: str, context: Context) -> str:
+    """An amount of something, perhaps behind a zero: 05 -> five hours."""
+    return counted(re.sub(r"^0+(?=\d)", "", value), name, f"{name}s", False, context)

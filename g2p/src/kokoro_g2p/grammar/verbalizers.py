@@ -1,0 +1,26 @@
+"""Verbalizers by the names that the say column calls them by: `{number:measure}`, or one behind the
+other, `{year:year:plural}`. They are the functions of three files that take a value and a context.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import kokoro_g2p.grammar.calendar as calendar
+import kokoro_g2p.grammar.names as names
+import kokoro_g2p.grammar.quantities as quantities
+from kokoro_g2p.grammar.table import Context
+
+Verbalizer = Callable[[str, Context], str]
+MODULES = (quantities, calendar, names)
+NAMES = ("value", "context")
+
+VERBALIZERS: dict[str, Verbalizer] = {
+    name: function
+    for module in MODULES
+    for name, function in vars(module).items()
+    if getattr(getattr(function, "__code__", None), "co_varnames", ())[:2] == NAMES
+}
+VERBALIZERS |= {
+    f"{name}sof": partial(quantities.counted_as, name)
+    for name in ("cup", "tablespoon", "minute", "hour", "day", "shilling")
+}

@@ -1,0 +1,74 @@
+"""Tokens of Mandarin to words with phonemes: each character by its syllable.
+
+reader = ChineseReader(Readings(listed, reading_rows(TABLES["polyphones"])), {}, LateEnglish())
+reader.words(sentence)
+"""
+
+from collections.abc import Mapping, Sequence
+
+from kokoro_g2p.bundled import DATA, text
+from kokoro_g2p.languages.chinese import (
+    HAN,
+    NUMERALS,
+    ROW_BEGINS,
+    TABLES,
+    VERBALIZERS,
+    ChineseNormalizer,
+    Readings,
+    folded,
+    sounds_of,
+)
+from kokoro_g2p.languages.lattice import Lattice
+from kokoro_g2p.languages.rows import Rows, reading_rows
+from kokoro_g2p.languages.script_reader import ReadsLatin, ScriptReader
+from kokoro_g2p.result import Token
+from kokoro_g2p.word_lists import ListFile
+
+NEAR = 3  # words on either side that decide a reading
+FIRST, LAST, ZERO = HAN[0], HAN[2], HAN[3]
+
+
+class ChineseReader(ScriptReader):
+    """Responsibility: what is around a word where its reading hangs on it."""
+
+    def __init__(self, readings: Readings, user: Mapping[str, str], latin: ReadsLatin) -> None:
+        self.readings, self.user, self.latin = readings, user, latin
+        self.listed = readings.listed
+
+    def is_own(self, token: Token) -> bool:
+        """Whether a token is a word of Chinese characters."""
+        return token.kind == "word" and (FIRST <= token.text[0] <= LAST or token.text[0] == ZERO)
+
+    def said(self, tokens: Sequence[Token], place: int) -> str:
+        """The symbols of a word's syllables."""
+        before, after = self.around(tokens, place)
+        syllables = self.readings.syllables(tokens[place].text, before, after)
+        return "".join([sounds_of(syllable) for syllable in syllables])
+
+    def named(self, character: str) -> str:
+        """The syllable of a character or a digit."""
+        plain = NUMERALS.digits(character) if character.isdecimal() else character
+        if not FIRST <= plain <= LAST:
+            return ""
+        return "".join([sounds_of(name) for name in self.readings.syllables(plain, "", "")])
+
+    def around(self, tokens: Sequence[Token], place: int) -> tuple[str, str]:
+        """The words before and after a token up to the next mark, simplified, spaces between."""
+        start, end = place, place + 1
+        while start > 0 and place - start < NEAR and self.is_own(tokens[start - 1]):
+            start -= 1
+        while end < len(tokens) and end - place <= NEAR and self.is_own(tokens[end]):
+            end += 1
+        before = " ".join([token.text for token in tokens[start:place]])
+        after = " ".join([token.text for token in tokens[place + 1 : end]])
+        return before.translate(folded()), after.translate(folded())
+
+
+def stages(user: Mapping[str, str], latin: ReadsLatin) -> tuple[ChineseNormalizer, ChineseReader]:
+    """The normalizer and the reader of Mandarin. `user`: phonemes of the user's own words."""
+    listed = ListFile(DATA / "chinese.txt.gz")
+    rows = Rows.from_text(text(DATA / "chinese.tsv"), VERBALIZERS, ROW_BEGINS)
+    normalizer = ChineseNormalizer(Lattice(listed, user), rows)
+    return normalizer, ChineseReader(
+        Readings(listed, reading_rows(TABLES["polyphones"])), user, latin
+    )

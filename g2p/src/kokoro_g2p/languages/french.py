@@ -1,0 +1,163 @@
+"""French: numbers, the grammar of the normalizer, and liaison.
+
+french(1981)  # "mille neuf cent quatre-vingt-un"
+joined("lˈe/leZ", "", "ɑ̃fˈɑ̃")  # "lez": the form inside a phrase, before a vowel
+"""
+
+import re
+from collections.abc import Callable
+
+from kokoro_g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_g2p.languages.forms import form
+from kokoro_g2p.languages.grammar import grammar_of, read_words
+from kokoro_g2p.languages.language_normalizer import Normalizer
+from kokoro_g2p.languages.scan import Scan
+from kokoro_g2p.number_words import roman_value
+from kokoro_g2p.word_lists import pairs, word_set
+
+FR = read_words("french")
+SIZES = ((10**12, "billion"), (10**9, "milliard"), (10**6, "million"))
+FEMININE = re.compile(
+    r"(?:tions?|tés?|ées?|ies?|ures?|ances?|ences?|ettes?|elles?|esses?|ises?|ites?|ques?"
+    r"|euses?|trices?)$"
+)
+FEMININES = word_set(FR["feminine"])
+LATENT = {"Z": "z", "T": "t", "N": "n", "P": "p", "R": "ʁ"}  # said before a vowel
+SOUNDED = frozenset("aeiouyɑɔəɛøœɪɒʌɜɐʊAIQWY")
+PHONE = re.compile(r"0\d(?:[ .]?\d\d){4}(?!\d)")
+BLOCKED = "-"  # before a sound that takes no liaison
+
+
+def french(number: int, one: str = "un") -> str:
+    """A whole number from 0 to below 10^15. `one`: the form of a final one, un or une."""
+    for size, name in SIZES:
+        if number >= size:
+            count, rest = divmod(number, size)
+            return f"{french(count)} {name}{'s' * (count > 1)}" + (
+                f" {french(rest, one)}" if rest else ""
+            )
+    if number >= 1000:
+        count, rest = divmod(number, 1000)
+        head = (
+            "mille"
+            if count == 1
+            else re.sub("(cent|vingt)s mille", r"\1 mille", f"{french(count)} mille")
+        )
+        return head + (f" {french(rest, one)}" if rest else "")
+    if number >= 100:
+        count, rest = divmod(number, 100)
+        head = "cent" if count == 1 else f"{FR['ones'][count]} cent"
+        return f"{head} {french(rest, one)}" if rest else head + "s" * (count > 1)
+    if number < 20:
+        return one if number == 1 else FR["ones"][number]
+    tens, rest = divmod(number, 10)
+    rest += 10 * (tens in (7, 9))
+    if rest in (1, 11) and tens < 8:
+        return f"{FR['tens'][tens]} et {one if rest == 1 else FR['ones'][11]}"
+    if rest:
+        return f"{FR['tens'][tens]}-{one if rest == 1 else FR['ones'][rest]}"
+    return FR["tens"][tens] + "s" * (tens == 8)
+
+
+def french_ordinal(number: int, feminine: bool = False) -> str:
+    """Any ordinal from 0 on."""
+    if number == 1:
+        return "première" if feminine else "premier"
+    spoken = french(number)
+    spoken = (
+        spoken[:-1] if spoken.endswith(("e", "vingts", "cents", "llions", "lliards")) else spoken
+    )
+    return re.sub("cinq$", "cinqu", re.sub("neuf$", "neuv", spoken)) + "ième"
+
+
+def _cardinal(number: int, following: str) -> str:
+    following = following.lower()
+    return french(number, "une" if following in FEMININES or FEMININE.search(following) else "un")
+
+
+def _roman(value: int, before: str) -> str:
+    return "premier" if value == 1 and before[:1].isupper() else french(value)
+
+
+FRENCH = grammar_of(
+    FR,
+    cardinal=_cardinal,
+    ordinal=french_ordinal,
+    date=lambda day, month, year: (
+        f"{'premier' if day == 1 else french(day)} {month}" + (f" {year}" if year else "")
+    ),
+    clock=lambda hour, minute: (
+        f"{french(hour, 'une')} heure{'s' * (hour > 1)}"
+        + (f" {french(minute, 'une')}" if minute else "")
+    ),
+    roman_ordinal=_roman,
+)
+
+
+class FrenchNormalizer(Normalizer):
+    """Spanish's and Italian's, with words of several parts, 14h30, 2e, XXe and telephone numbers in
+    pairs.
+    """
+
+    word = Normalizer.word.replace("'", "['-]")
+    clock = r"\b(?:[01]?\d|2[0-4])(?: ?h ?|:)[0-5]\d(?::[0-5]\d)?(?!\d|[,.]\d)"
+    nth = r"|(?:ers?|[eè]?res?|nde?s?|i?[eè]?mes?|es?)\b"
+    century = r"\b(?:I(?:er|re|ère)|(?![LC]e\b)[IVXLC]+(?:[eè]me|e))\b"
+
+    def _phone(self, scan: Scan, place: int) -> int:
+        phone = PHONE.match(scan.text, place)
+        if phone is None or scan.text[place - 1 : place].isalnum() and place:
+            return place
+        digits = re.sub(r"\D", "", phone[0])
+        pairs = (digits[at : at + 2] for at in range(0, len(digits), 2))
+        spoken = (
+            f"{self.grammar.digits[0]} " * (pair[0] == "0") + french(int(pair)) for pair in pairs
+        )
+        return scan.say(" , ".join(spoken), place, phone.end())
+
+    def _ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
+        marked = match[0].removeprefix(match["nth"])
+        scan.say(
+            french_ordinal(
+                int(match["nth"]), "r" in marked and "e" in marked and "er" not in marked
+            ),
+            *match.span(),
+        )
+
+    def _century(self, scan: Scan, match: "re.Match[str]") -> None:
+        value = roman_value(match[0].rstrip("erèm"))
+        if value is None:
+            self._word(scan, match)
+        else:
+            scan.say(french_ordinal(value, match[0].endswith("re")), *match.span())
+
+
+def joined(reading: str, before: str, after: str) -> str:
+    """The form of a reading, END/INSIDE or one for both, between its neighbours ("" at a pause)."""
+    said, following = form(reading, after), after.lstrip(PRIMARY + SECONDARY)
+    bare = following.partition("/")[0].rstrip("".join(LATENT))
+    if said.endswith("nˈœf") and bare in ("ɑ̃", "œʁ"):  # neuf ans, neuf heures
+        return said[:-1] + "v"
+    if said[-1:] in LATENT and not (said == "sˈɑ̃T" and following.startswith("œ̃")):  # cent un
+        first = following[:1]
+        said = said[:-1] + (LATENT[said[-1]] if first in SOUNDED | {"w", "j"} else "")
+    return said.rstrip("".join(LATENT)).removeprefix(BLOCKED)
+
+
+def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
+    """A word's reading from espeak-ng's answers (`ask`) for it alone and between others, with its
+    form in a phrase for common words.
+    """
+    end = ask(word).removeprefix("@")
+    before = ask(f"maman {word} ananas").split(" ")[1:-1]
+    inside = ask(f"maman {word} maman").split(" ")[1:-1] if common else [end]
+    if len(before) != 1 or len(inside) != 1:
+        return end
+    vowel, plain = before[0].replace("@", ""), inside[0].replace("@", "")
+    latent = next((mark for mark, sound in LATENT.items() if vowel == plain + sound), "")
+    opens = end.lstrip(PRIMARY + SECONDARY)[:1] in SOUNDED | {"w", "j"}
+    first = BLOCKED if opens and not ask(f"mes {word}").startswith("mez ") else ""
+    return first + end + latent if plain == end else f"{first}{end}/{first}{plain}{latent}"
+
+
+ELIDED = pairs("c:s d:d j:ʒ l:l m:m n:n s:s t:t qu:k")

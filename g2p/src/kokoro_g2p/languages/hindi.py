@@ -1,0 +1,313 @@
+"""Hindi: Devanagari to Kokoro's symbols by rule, as espeak-ng reads it, on whose answers the voices
+were trained; numbers in Indian groups.
+
+    sounds("भारतीय")        # "bʰˌaːɾtˈiːj"
+    cardinal("12,34,567")   # "बारह लाख चौंतीस हज़ार पाँच सौ सड़सठ"
+
+A word is cut into syllables; the last heaviest one before the final bears the stress (a long vowel
+and a cluster behind it weigh one each); then short a's that nobody says are left out. Words that
+this reads otherwise than espeak-ng stand in data/hindi.txt.gz (training/hindi_words.py).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kokoro_g2p.alphabet import NASAL, PRIMARY, SECONDARY
+from kokoro_g2p.bundled import table
+from kokoro_g2p.languages.rows import Numerals
+from kokoro_g2p.word_lists import pairs
+
+TABLES: Mapping[str, Any] = table("hindi.json")
+CONSONANTS, DOTTED, SIGNS, VOWELS, NASALS = (
+    pairs(TABLES[name]) for name in ("consonants", "dotted", "signs", "vowels", "nasals")
+)
+SAID, UNITS, MONEY, CENTS = (TABLES[name] for name in ("signs_said", "units", "money", "cents"))
+NUMBERS: tuple[str, ...] = tuple(TABLES["numbers"].split())
+MONTHS: tuple[str, ...] = tuple(TABLES["months"].split())
+LETTERS = "\u0900-\u0963\u0970-\u097f"
+VIRAMA, DOT, ANUSVARA, CANDRABINDU, VISARGA = "्", "़", "ं", "ँ", "ः"
+# one code for a letter and its dot, as two
+COMPOSED = {0x0958 + place: letter + DOT for place, letter in enumerate("कखगजडढफय")}
+INHERENT, INITIAL = "ə", "A"  # the a that no sign writes, and that of अ
+LONG = frozenset(("aː", "iː", "uː", "eː", "ɛː", "oː", "ɔː"))
+SONORANT = frozenset("mnɳjʋlsʃʂhɾrzf")  # r is a trill before these
+CHANGES = (
+    (re.compile("([kptc])j"), r"\1ːj"),
+    (re.compile("([tdckpɟɡ])\\1(?!ʰ)"), r"\1ː"),
+    (re.compile("([td])\\1ʰ"), r"\1ʰː"),
+    (re.compile("([cʈɖɟ])\\1ʰ"), r"\1ʰ\1ʰ"),
+)
+
+
+@dataclass
+class Syllable:
+    """Consonants, the vowel behind them, and its nasal or breathed ending as it is written."""
+
+    onset: list[str]
+    vowel: str
+    ending: str = ""
+    stress: str = ""
+    silent: bool = False  # its short a is left out
+
+    @property
+    def is_short_a(self) -> bool:
+        """Whether its vowel is a short a."""
+        return self.vowel in (INHERENT, INITIAL)
+
+
+def parsed(word: str) -> tuple[list[Syllable], list[str]]:
+    """The syllables of a word, each a open, and the consonants behind the last one."""
+    plain = word.translate(COMPOSED)
+    syllables: list[Syllable] = []
+    onset: list[str] = []
+    place = 0
+    while place < len(plain):
+        letter, following = plain[place], plain[place + 1 : place + 2]
+        vowel = ""
+        if letter in CONSONANTS:
+            sound = CONSONANTS[letter]
+            if following == DOT:
+                sound = DOTTED.get(letter, sound)
+                place += 1
+                following = plain[place + 1 : place + 2]
+            if onset and (onset[-1], sound) == ("k", "ʂ"):
+                sound = "ʃ"
+            if onset and (onset[-1], sound) == ("ɟ", "ɲ"):  # ज्ञ
+                onset[-1], sound = "ɡ", "j"
+            onset.append(sound)
+            if following == VIRAMA:
+                place += 2
+                continue
+            vowel = SIGNS.get(following, INHERENT)
+            place += following in SIGNS
+        elif letter in VOWELS:
+            vowel = VOWELS[letter]
+        elif letter in SIGNS:
+            vowel = SIGNS[letter]
+        elif syllables and letter in (ANUSVARA, CANDRABINDU, VISARGA):
+            syllables[-1].ending = letter
+        if vowel:
+            if vowel == "ɾɪ":
+                onset.append("ɾ")
+                vowel = "ɪ"
+            syllables.append(Syllable(onset, vowel))
+            onset = []
+        place += 1
+    return syllables, onset
+
+
+def next_onset(syllables: list[Syllable], place: int, coda: list[str]) -> list[str]:
+    """The consonants behind a syllable's vowel."""
+    return syllables[place + 1].onset if place + 1 < len(syllables) else coda
+
+
+def weight(syllables: list[Syllable], place: int, coda: list[str]) -> int:
+    """How heavy a syllable is: one for a long vowel, one for a cluster behind it."""
+    one, after = syllables[place], next_onset(syllables, place, coda)
+    is_last = place + 1 == len(syllables)
+    is_nasal = one.ending == ANUSVARA and one.vowel not in LONG and bool(after)
+    is_closed = bool(after) if is_last else len(after) > 1 or is_nasal
+    return (one.vowel in LONG) + is_closed
+
+
+def stress(syllables: list[Syllable], coda: list[str]) -> None:
+    """Mark the last heaviest syllable before the final one, the first where all are light; and
+    every other one whose neighbours have no mark.
+    """
+    weights = [weight(syllables, place, coda) for place in range(len(syllables))]
+    heaviest, chosen = -1, 0
+    for place in range(len(syllables) - 1):
+        if weights[place] >= heaviest:
+            heaviest, chosen = weights[place], place
+    if len(syllables) > 1 and weights[-1] == 2 and heaviest < 2:
+        chosen = len(syllables) - 1
+    elif heaviest <= 0:
+        chosen = 0
+    syllables[chosen].stress = PRIMARY
+    for place, one in enumerate(syllables):
+        is_free = place == 0 or not syllables[place - 1].stress
+        following = syllables[place + 1].stress if place + 1 < len(syllables) else ""
+        if not one.stress and is_free and not following:
+            one.stress = SECONDARY
+
+
+def silence(syllables: list[Syllable], coda: list[str]) -> None:
+    """Leave out short a's: inside a word between a vowel and a syllable with another vowel, and at
+    its end unless it stands behind some clusters.
+    """
+    for place in range(1, len(syllables) - 1):
+        one, before, after = syllables[place], syllables[place - 1], syllables[place + 1]
+        sounds = "".join(one.onset)
+        is_single = len(one.onset) == 1 or sounds in ("tt", "ddʰ")
+        # a nasal and a consonant are a cluster too
+        is_behind_nasal = before.ending == CANDRABINDU or (
+            before.ending == ANUSVARA and before.is_short_a
+        )
+        one.silent = (
+            one.vowel == INHERENT
+            and one.ending in ("", ANUSVARA)
+            and is_single
+            and sounds[-1] != "h"
+            and one.stress != PRIMARY
+            and after.vowel != INHERENT
+            and not before.silent
+            and not is_behind_nasal
+        )
+    last = syllables[-1]
+    if len(syllables) > 1 and last.vowel == INHERENT and not last.ending and not coda:
+        cluster = last.onset[-2:]
+        is_said = len(cluster) == 2 and (
+            cluster[1] in ("j", "ɾ", "ɳ")
+            or (cluster[1] == "n" and cluster[0] != "ɾ")
+            or (cluster[1] == "m" and cluster[0] != "ɾ")
+            or cluster == ["ɾ", "l"]
+        )
+        last.silent = not is_said
+
+
+def sounds(word: str) -> str:
+    """Kokoro's symbols for a word in Devanagari; empty for one without a letter."""
+    syllables, coda = parsed(word)
+    if not syllables:
+        return "".join(coda)
+    stress(syllables, coda)
+    silence(syllables, coda)
+    said = ""
+    for place in range(len(syllables)):
+        said += onset_of(syllables[place].onset, place > 0)
+        said += rime_of(syllables, place, coda)
+    return said + "".join(coda)
+
+
+def onset_of(onset: list[str], is_inside: bool) -> str:
+    """Consonants as they are said together."""
+    parts = [*onset]
+    if is_inside and len(parts) > 1 and parts[0] == "ɾ" and parts[1][0] in SONORANT:
+        parts[0] = "r"
+    said = "".join(parts)
+    for pattern, form in CHANGES:
+        said = pattern.sub(form, said)
+    return said
+
+
+def rime_of(syllables: list[Syllable], place: int, coda: list[str]) -> str:
+    """The stress, the vowel and what is nasal of a syllable."""
+    one, after = syllables[place], next_onset(syllables, place, coda)
+    is_last = place + 1 == len(syllables)
+    vowel, mark = one.vowel, one.stress
+    if vowel == INHERENT and one.stress == PRIMARY and (len(syllables) > 1 or one.ending or coda):
+        vowel = "ʌ"
+    elif vowel == INITIAL:
+        is_before_h = not is_last and after == ["h"] and syllables[place + 1].vowel == INHERENT
+        is_open = place == 0 or one.stress == PRIMARY
+        is_raised = is_before_h and place == 0 and one.stress == PRIMARY
+        vowel = "ɛ" if is_raised else "ʌ" if is_open else "ə"
+    elif vowel == "uː" and not one.onset:
+        vowel = "u"
+    elif vowel == "iː" and ((is_last and not coda) or not one.stress):
+        vowel = "i"
+    is_low = vowel in ("ʌ", "ə", "ɛ") and one.is_short_a
+    nasal = "h" if one.ending == VISARGA else ""
+    if one.ending in (ANUSVARA, CANDRABINDU):
+        is_written = one.ending == CANDRABINDU
+        if is_written and after and (is_low or not one.onset):
+            nasal = "n"
+        elif not is_written and (is_low or (vowel == "ʊ" and not one.onset and place > 0)):
+            nasal = NASALS.get(after[0][0], "n") if after else "n"
+        elif is_glide(syllables, place, after, is_written):
+            return "j" if vowel == "eː" else "w"
+        else:
+            nasal = "n" if is_written and after else ""
+            plain = {"ɪ": "i", "ʊ": "u"}.get(vowel[0], vowel[0])
+            vowel = f"{plain}{NASAL}" + "ː" * (vowel == "eː")
+    if one.silent:
+        return nasal
+    if one.is_short_a and not is_last and len(syllables) > 1 and place + 2 == len(syllables):
+        following = syllables[place + 1]
+        if following.silent and following.onset == ["j"] and vowel in ("ʌ", "ə"):
+            # jay, vidyalay
+            return f"{mark or SECONDARY}{'ʌɛ' if vowel == 'ʌ' else 'ɛ'}{nasal}"
+    return f"{mark}{vowel}{nasal}"
+
+
+def is_glide(syllables: list[Syllable], place: int, after: list[str], is_written: bool) -> bool:
+    """Whether a nasal e or o behind a long a is a glide: शाखाओं."""
+    one = syllables[place]
+    follows = place > 0 and syllables[place - 1].vowel == "aː" and not one.onset and not after
+    return follows and (one.vowel == "oː" or (one.vowel == "eː" and is_written))
+
+
+# ---- numbers
+
+LAKHS = (
+    (10**11, "खरब"),
+    (10**9, "अरब"),
+    (10**7, "करोड़"),
+    (10**5, "लाख"),
+    (1000, "हज़ार"),
+    (100, "सौ"),
+)
+LONGEST = 13  # digits
+
+
+def cardinal(number: str) -> str:
+    """A number as it is written, commas and decimals in it, in words."""
+    whole, _, fraction = number.replace(",", "").partition(".")
+    if whole == "100" and not fraction:
+        return "सौ"
+    said = NUMERALS.digits(whole) if len(whole) > LONGEST else whole_number(int(whole))
+    return f"{said} दशमलव {NUMERALS.digits(fraction)}" if fraction else said
+
+
+def whole_number(number: int) -> str:
+    """A whole number by lakh and crore."""
+    if number < 100:
+        return NUMBERS[number]
+    for size, name in LAKHS:
+        if number >= size:
+            head = f"{whole_number(number // size)} {name}"
+            return f"{head} {whole_number(number % size)}" if number % size else head
+    return ""
+
+
+def year(number: str) -> str:
+    """A year: hundreds from 1100 to 1999."""
+    value = int(number)
+    if 1100 <= value < 2000 and value % 1000:
+        rest = f" {NUMBERS[value % 100]}" if value % 100 else ""
+        return f"{NUMBERS[value // 100]} सौ{rest}"
+    return whole_number(value)
+
+
+def ordinal(number: str, ending: str) -> str:
+    """A rank with its ending: वाँ, वीं, वें; the first six have forms of their own."""
+    return f"{whole_number(int(number))}{ending}"
+
+
+def price(text: str) -> str:
+    """An amount with its sign before it; two decimals are the smaller coin."""
+    sign = re.match(r"[^\d ]+", text)
+    name = MONEY[sign[0]] if sign else ""
+    amount = re.sub(r"^[^\d]+", "", text)
+    whole, _, fraction = amount.partition(".")
+    if len(fraction) != 2 or name not in CENTS:
+        return f"{cardinal(amount)} {name}"
+    cents = f" {whole_number(int(fraction))} {CENTS[name]}" if int(fraction) else ""
+    return f"{cardinal(whole)} {name}{cents}"
+
+
+NUMERALS = Numerals(cardinal, NUMBERS, " दशमलव ", SAID, " ")
+VERBALIZERS: Mapping[str, Callable[[str], str]] = NUMERALS.verbalizers() | {
+    "month": lambda number: MONTHS[int(number) - 1],
+    "year": year,
+    "masculine": lambda number: ordinal(number, "वाँ"),
+    "feminine": lambda number: ordinal(number, "वीं"),
+    "oblique": lambda number: ordinal(number, "वें"),
+    "price": price,
+    "unit": lambda unit: UNITS[unit.strip()],
+    "money": lambda sign: MONEY[sign.strip()],
+    "symbol": lambda sign: SAID[sign],
+}
+ROW_BEGINS = r"[-−+\d$¥€£₹=%×÷RUIर]"

@@ -1,0 +1,169 @@
+"""Japanese: kana to Kokoro's symbols, and numbers with what they count in kana as they are said.
+
+    sounds("トーキョー")     # "toːkʲoː"
+    counted("3本")          # "サンボン"
+
+The voices were trained on misaki's `ja` (0.9.4): UniDic's pronunciations, a space between words, no
+pitch. training/japanese_words.py builds the list of words.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kokoro_g2p.bundled import table
+from kokoro_g2p.languages.lattice import Lattice
+from kokoro_g2p.languages.rows import Numerals
+from kokoro_g2p.word_lists import pairs
+
+TABLES: Mapping[str, Any] = table("japanese.json")
+KANA, NASALS, VOICED, HALF = (pairs(TABLES[name]) for name in ("kana", "nasals", "voiced", "half"))
+SIGNS, UNITS, MONEY = (TABLES[name] for name in ("signs", "units", "money"))
+EXACT: Mapping[str, Mapping[str, str]] = {
+    name: pairs(forms) for name, forms in TABLES["exact"].items()
+}
+# how a number ends before a counter of a kind: its ending, the new one, what the counter begins by
+ENDINGS: Mapping[str, list[list[str]]] = {
+    kind: [form.split(":") for form in forms.split()] for kind, forms in TABLES["endings"].items()
+}
+# a counter with its kana and its kind
+COUNTERS: Mapping[str, list[str]] = {
+    name: [kana, kind]
+    for kind, counters in TABLES["counters"].items()
+    for name, kana in pairs(counters).items()
+}
+
+# the word list
+LONGEST, UNLISTED, FREE = 12, 30, "\u0150"
+STAND_IN = "0"  # for a number and for a word of another script in a run
+USUAL = "u"  # the letter of the kind of words that are not listed
+FORM = re.compile("([\u0100-\u024f])([\u1400-\u167f])([ァ-ー]*)")
+UNLISTED_RUN = re.compile("[ァ-ヺー]+|.", re.DOTALL)
+
+DIGITS = "ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュー"
+FIGURES = "〇一二三四五六七八九"
+TENS, SCALES = "十百千", "万億兆"
+POWERS = [10**power for power in range(17)]
+MOST = POWERS[16]  # from here on a number is read digit by digit
+A_NUMBER = re.compile(rf"[\d,.{FIGURES}{TENS}{SCALES}]+")
+
+
+def lattice_of(
+    listed: Mapping[str, str], user: Mapping[str, str], letters: str, joints: Sequence[str]
+) -> Lattice:
+    """The lattice of Japanese words. `letters`: what the reader knows of each kind."""
+    usual = letters.index(USUAL)
+    return Lattice(listed, user, UNLISTED, FORM, FREE, joints, usual, UNLISTED_RUN, LONGEST)
+
+
+def in_katakana(text: str) -> str:
+    """Hiragana as katakana; other characters as they are."""
+    return "".join([chr(ord(one) + 96) if "ぁ" <= one <= "ゖ" else one for one in text])
+
+
+def sounds(kana: str) -> str:
+    """Kokoro's symbols for katakana. ン is said at the place of what follows."""
+    said, place = "", 0
+    while place < len(kana):
+        one, both = kana[place], kana[place : place + 2]
+        if one == "ン":
+            said += NASALS.get(KANA.get(both[1:], "")[:1], "ɴ")
+        elif both in KANA:
+            said += KANA[both]
+            place += len(both) - 1
+        else:
+            said += KANA.get(one, "")
+        place += 1
+    return said
+
+
+def value_of(number: str) -> int:
+    """The value of digits and figures: 2万3千 and 二〇二四 too; at most MOST."""
+    total = section = digits = 0
+    for one in number:
+        if one in TENS:
+            section += min(digits or 1, POWERS[6]) * POWERS[TENS.index(one) + 1]
+            digits = 0
+        elif one in SCALES:
+            scale = POWERS[4 * SCALES.index(one) + 4]
+            total = min(total + min((section + digits) or 1, POWERS[6]) * scale, MOST)
+            section = digits = 0
+        elif one in FIGURES or one.isdecimal():
+            digit = FIGURES.index(one) if one in FIGURES else int(one)
+            digits = min(10 * digits + digit, MOST)
+    return min(total + section + digits, MOST)
+
+
+def linked(head: str, counter: str) -> str:
+    """The kana of a number and of a counter, both as they are said together."""
+    kana, kind = COUNTERS.get(counter, [counter, ""])
+    for ending, form, sound in ENDINGS.get(kind, []):
+        if head.endswith(ending):
+            begins = VOICED if sound == "v" else HALF if sound == "p" else {}
+            return head[: -len(ending)] + form + begins.get(kana[0], kana[0]) + kana[1:]
+    return head + kana
+
+
+def whole_number(value: int) -> str:
+    """A whole number in kana, by groups of four digits."""
+    if value == 0:
+        return DIGITS[0]
+    said = ""
+    for place in range(len(SCALES), -1, -1):
+        group = value // POWERS[4 * place] % POWERS[4]
+        part = ""
+        for power in range(3, -1, -1):
+            digit = group // POWERS[power] % 10
+            if digit and power:
+                # ten, a hundred and a thousand are said without their one
+                one = "イッ" if (power, digit) == (3, 1) and place else ""
+                head = one if digit == 1 else DIGITS[digit]
+                part += linked(head, TENS[power - 1])
+            elif digit:
+                part += DIGITS[digit]
+        if part:
+            said += linked(part, SCALES[place - 1]) if place else part
+    return said
+
+
+def cardinal(number: str) -> str:
+    """A number as it is written, with commas, decimals and scales, in kana."""
+    whole, point, fraction = number.replace(",", "").partition(".")
+    if not point:
+        value = value_of(whole)
+        return NUMERALS.digits(whole) if value >= MOST else whole_number(value)
+    value = value_of(whole)
+    head = linked(whole_number(value) if value else "レー", "点")
+    # 1.5億
+    scales = [COUNTERS[scale][0] for scale in fraction if scale in COUNTERS]
+    return head + NUMERALS.digits(fraction) + "".join(scales)
+
+
+def counted(text: str) -> str:
+    """A number and a counter, a unit or money, in either order."""
+    match = A_NUMBER.search(text)
+    if match is None:
+        return text
+    name = (text[: match.start()] + text[match.end() :]).strip()
+    name = MONEY.get(name, UNITS.get(name, name))
+    number = match[0].strip(",.")
+    if "." not in number:
+        exact = EXACT.get(name, {}).get(str(value_of(number)), "")
+        if exact:
+            return exact
+    return linked(cardinal(number), name)
+
+
+NUMERALS = Numerals(cardinal, DIGITS, "テン", SIGNS)
+VERBALIZERS: Mapping[str, Callable[[str], str]] = NUMERALS.verbalizers() | {
+    "parts": lambda number: "ノ".join([NUMERALS.digits(part) for part in number.split("-")]),
+    "counted": counted,
+    "year": lambda number: counted(f"{number}年"),
+    "month": lambda number: counted(f"{number}月"),
+    "day": lambda number: "ツイタチ" if value_of(number) == 1 else counted(f"{number}日"),
+    "hour": lambda number: "レージ" if value_of(number) == 0 else counted(f"{number}時"),
+    "minute": lambda number: counted(f"{number}分") if value_of(number) else "",
+    "second": lambda number: counted(f"{number}秒"),
+    "sign": lambda sign: "マイナス" if sign in "-−" else "プラス",
+}
+ROW_BEGINS = rf"[-−+\d$¥€£₩(〒~–#{FIGURES}{TENS}{SCALES}]"

@@ -1,0 +1,212 @@
+"""Japanese text to tokens in kana as they are said, and these to words with phonemes.
+
+normalizer, reader = stages({}, LateEnglish())
+normalizer("今日は").tokens     # キョー, ワ
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kokoro_g2p.bundled import DATA, text
+from kokoro_g2p.characters import clean, laid_out, special_characters
+from kokoro_g2p.grammar.tokens import is_override, normalized
+from kokoro_g2p.languages.japanese import (
+    A_NUMBER,
+    COUNTERS,
+    LONGEST,
+    NUMERALS,
+    ROW_BEGINS,
+    SIGNS,
+    STAND_IN,
+    TABLES,
+    VERBALIZERS,
+    in_katakana,
+    lattice_of,
+    sounds,
+)
+from kokoro_g2p.languages.lattice import Lattice, Reading
+from kokoro_g2p.languages.rows import ReadingRow, Rows, chosen_reading, reading_rows
+from kokoro_g2p.languages.scan import Scan, scan_of
+from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, pieces_pattern
+from kokoro_g2p.languages.script_reader import ReadsLatin, ScriptReader
+from kokoro_g2p.result import Normalized, Token
+from kokoro_g2p.word_lists import ListFile, pairs
+
+KANA, KANJI = "ぁ-ゖァ-ヺー", "㐀-䶿一-鿿々〆〇"
+KEPT = special_characters(f"{KANA}{KANJI}ゝゞヽヾ〒")
+# half-width kana one for one; ゛ as a combining mark
+MARKS = str.maketrans(
+    {old: new for new, group in pairs(TABLES["marks"]).items() for old in group}
+    | {chr(point): unicodedata.normalize("NFKC", chr(point)) for point in range(0xFF66, 0xFFA0)}
+    | {"゛": "\u3099", "゜": "\u309a"}
+)
+REPEATED, PROLONGED = re.compile("(.)([ゝヽゞヾ])"), re.compile(f"(?<=[{KANA}])[~〜～](?! ?\\d)")
+OWN, BASE = re.compile(f"[{KANA}{KANJI}]+"), re.compile(f"[{KANJI}]+$")
+PIECES = pieces_pattern(
+    rf"(?P<furigana>(?<=[{KANJI}])[(《](?P<kana>[{KANA}]{{1,24}})[)》])|(?P<own>[{KANA}{KANJI}])"
+)
+NEAR = 8  # characters on either side that decide a reading
+FIGURES_COST = -12  # of a number in characters with its counter
+KATAKANA = frozenset(map(chr, range(0x30A1, 0x30FD)))
+# letters of the kinds: what takes an ending, auxiliaries, conjunctive particles
+ENDED, AUXILIARY, CONJUNCTIVE = "vx", "x", "c"
+ENDINGS = ("テ", "デ", "バ", "タリ", "ダリ")
+# furigana write a long vowel as it is spelled
+LONG = re.compile(
+    "(?<=[オコゴソゾトドノホボポモヨョロウクグスズツヌフブプムユュル])ウ"
+    "|(?<=[エケゲセゼテデネヘベペメレ])イ"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A character of a run with its place, and what is said for a stand-in."""
+
+    character: str
+    start: int
+    end: int
+    said: str = ""
+
+
+def unrepeated(match: "re.Match[str]") -> str:
+    """A kana and its iteration mark as two kana."""
+    kana = match[1]
+    is_voiced = match[2] in "ゞヾ"
+    return kana + (unicodedata.normalize("NFC", kana + "\u3099")[-1] if is_voiced else kana)
+
+
+class JapaneseNormalizer(ScriptNormalizer):
+    """The function normalize(text) -> Normalized: words in katakana as they are said, runs of Latin
+    letters, and marks.
+    """
+
+    def __init__(
+        self,
+        lattice: Lattice,
+        letters: str,
+        rows: Rows,
+        corrected: Mapping[str, Sequence[ReadingRow]],
+    ) -> None:
+        self.lattice, self.letters, self.rows, self.corrected = lattice, letters, rows, corrected
+
+    def __call__(self, text: str, *, dialect: str = "") -> Normalized:
+        """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
+        written = REPEATED.sub(unrepeated, laid_out(text).translate(MARKS))
+        cleaned = clean(PROLONGED.sub("ー", written), KEPT)
+        scan = scan_of(cleaned.text)
+        run: list[Part] = []
+        others: dict[int, Reading] = {}
+        place = 0
+        while place < len(scan.text):
+            match = PIECES.match(scan.text, place)
+            assert match is not None  # `other` takes any character, `space` a line break
+            end = match.end()
+            said = match["override"] or match["latin"] or match["address"] or ""
+            if match["other"] is not None:
+                said = SIGNS.get(match[0], "")
+            row = self.rows.read(scan.text, place)
+            if row is not None and match["own"] is None:
+                end, said = row
+            elif row is not None and self._is_number(scan.text, place, row[0]):
+                stop = len(run) + row[0] - place
+                others[len(run)] = (stop, FIGURES_COST, self.lattice.usual, row[1])
+            if match["furigana"] is not None:
+                self._furigana(run, match)
+            elif said or match["own"] is not None:
+                run.append(Part(STAND_IN if said else match[0], place, end, said))
+            else:
+                self._flush(scan, run, others)
+                run, others = [], {}
+                end = self.common_piece(scan, match)
+            place = end
+        self._flush(scan, run, others)
+        return normalized(scan.pieces, cleaned)
+
+    def _is_number(self, text: str, start: int, end: int) -> bool:
+        """Whether figures with their counter are whole and begin no longer word: 三日月."""
+        words = [text[start:stop] for stop in range(end + 1, start + LONGEST + 1)]
+        is_whole = OWN.fullmatch(text, start, end) and not A_NUMBER.match(text[:start][-1:])
+        return bool(is_whole) and not any(word in self.lattice.listed for word in words)
+
+    def _furigana(self, run: list[Part], match: "re.Match[str]") -> None:
+        """Let kana in brackets be the reading of the characters before, if they have another."""
+        base = BASE.search("".join([part.character for part in run[-LONGEST:]]))
+        if base is None:
+            return
+        kana = LONG.sub("ー", in_katakana(match["kana"]))
+        said = [said or in_katakana(word) for word, _, said in self.lattice.path(base[0])]
+        if not "".join(said).endswith(kana):
+            start = match.start()
+            for _ in base[0]:
+                start = run.pop().start
+            run.append(Part(STAND_IN, start, match.end(), kana))
+
+    def _flush(self, scan: Scan, run: Sequence[Part], others: Mapping[int, Reading]) -> None:
+        """Say the words of a run; endings are said with their verb."""
+        written = "".join([part.character for part in run])
+        place, begin, said, before = 0, 0, "", "-"
+        for word, kind, reading in self.lattice.path(written, others):
+            spoken, letter = run[place].said, "-"
+            if not spoken:
+                letter = self.letters[kind]
+                spoken = self._spoken(written, place, word, reading)
+            is_ending = letter == AUXILIARY or (letter == CONJUNCTIVE and spoken in ENDINGS)
+            is_joined = (is_ending and before in ENDED) or said[-1:] == "ッ" or spoken[0] in "ッー"
+            if place and not (is_joined and letter != "-"):
+                say(scan, run[begin:place], said)
+                said, begin = "", place
+            said, before = said + spoken, letter
+            place += len(word)
+        if run:
+            say(scan, run[begin:], said)
+
+    def _spoken(self, written: str, start: int, word: str, reading: str) -> str:
+        """What a word is said as between what stands around it."""
+        if word in self.lattice.user:
+            return word
+        if word == "々" and start:
+            return self._spoken(written, 0, *self.lattice.path(written[start - 1])[0][::2])
+        end = start + len(word)
+        near = written[max(0, start - NEAR) : start], written[end : end + NEAR]
+        return chosen_reading(self.corrected.get(word, ()), *near) or reading or in_katakana(word)
+
+
+def say(scan: Scan, parts: Sequence[Part], said: str) -> None:
+    """Say a word in kana, or what a stand-in stands for."""
+    scan.say(said, parts[0].start, parts[-1].end, "spoken" if is_override(said[0]) else "")
+
+
+class JapaneseReader(ScriptReader):
+    """Responsibility: a word in kana as it is said."""
+
+    def __init__(self, lattice: Lattice, user: Mapping[str, str], latin: ReadsLatin) -> None:
+        self.lattice, self.listed = lattice, lattice.listed
+        self.user, self.latin = user, latin
+
+    def is_own(self, token: Token) -> bool:
+        """Whether a token is a word in katakana."""
+        return token.kind == "word" and token.text[0] in KATAKANA
+
+    def said(self, tokens: Sequence[Token], place: int) -> str:
+        """The symbols of a word."""
+        return sounds(tokens[place].text)
+
+    def named(self, character: str) -> str:
+        """The sounds of a character or a digit alone."""
+        if character.isdecimal():
+            return sounds(NUMERALS.digits(character))
+        word, _, said = self.lattice.path(character)[0]
+        return sounds(said or in_katakana(word))
+
+
+def stages(user: Mapping[str, str], latin: ReadsLatin) -> tuple[JapaneseNormalizer, JapaneseReader]:
+    """The normalizer and the reader of Japanese. `user`: phonemes of the user's own words."""
+    letters, *joints = text(DATA / "japanese_kinds.txt.gz").split("\n")
+    lattice = lattice_of(ListFile(DATA / "japanese.txt.gz"), user, letters, joints)
+    counters = "|".join(sorted(COUNTERS, key=len, reverse=True))
+    lines = f"slot\tcounter\t{counters}\n" + text(DATA / "japanese.tsv")
+    rows = Rows.from_text(lines, VERBALIZERS, ROW_BEGINS)
+    normalizer = JapaneseNormalizer(lattice, letters, rows, reading_rows(TABLES["readings"]))
+    return normalizer, JapaneseReader(lattice, user, latin)

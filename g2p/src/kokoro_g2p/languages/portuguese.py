@@ -1,0 +1,152 @@
+"""Portuguese of Brazil: numbers, the grammar of the normalizer, and the forms of words beside one
+another.
+
+portuguese(1981)  # "mil novecentos e oitenta e um"
+joined("ˈisʊ", "", "ˈɐ̃ŋʧys")  # "ˈisw"
+"""
+
+import re
+
+from kokoro_g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_g2p.languages.grammar import grammar_of, read_words
+from kokoro_g2p.languages.language_normalizer import Normalizer
+from kokoro_g2p.languages.scan import Scan
+from kokoro_g2p.word_lists import word_set
+
+PT = read_words("portuguese")
+SIZES = (
+    (10**12, "trilhão", "trilhões"),
+    (10**9, "bilhão", "bilhões"),
+    (10**6, "milhão", "milhões"),
+)
+FEMININE = re.compile(r"(?:as?|ções|ção|dades?|agens?|agem|sões|são)$")
+MASCULINE = word_set(
+    "dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama"
+)
+FEMININES = word_set(PT["feminine"])
+ELIDED = {"d": "d", "l": "l", "m": "m", "n": "n", "s": "s"}
+# D. Pedro; D. Maria and D. Inês are ladies
+DOM = re.compile(r" (?!\w*a\b|Inês|Isabel|Beatriz|Leonor|Carlot)[A-ZÀ-Þ]")
+PHONE = re.compile(
+    r"(?:\+\d{2,3} ?)?(?:\(\d{2}\) ?|\b\d{2} (?=9?\d{4}-))?"
+    r"(?![12]\d{3}-[12]\d{3}\b)\d{4,5}-\d{4}(?!\d)"  # no years
+)
+VOICED, SOUNDED = frozenset("bdɡvzʒmnlrɾɲʎʤjwx"), frozenset("aeiouyæɐəɛɪɔʊAIOWYãõũĩẽ")
+
+
+def portuguese(number: int, feminine: bool = False) -> str:
+    """A whole number from 0 to below 10^15. `feminine`: what is counted is."""
+    for size, one, several in SIZES:
+        if number >= size:
+            count, rest = divmod(number, size)
+            head = f"{portuguese(count)} {one if count == 1 else several}"
+            return f"{head}{_joint(rest)}{portuguese(rest, feminine)}" if rest else head
+    if number >= 1000:
+        count, rest = divmod(number, 1000)
+        head = "mil" if count == 1 else f"{portuguese(count, feminine)} mil"
+        return f"{head}{_joint(rest)}{portuguese(rest, feminine)}" if rest else head
+    if number == 100:
+        return "cem"
+    if number > 100:
+        head, rest = PT["hundreds"][number // 100], number % 100
+        head = head[:-2] + "as" if feminine and number >= 200 else head
+        return f"{head} e {portuguese(rest, feminine)}" if rest else head
+    if number < 20:
+        return (
+            {1: "uma", 2: "duas"}.get(number, PT["ones"][number])
+            if feminine
+            else PT["ones"][number]
+        )
+    tens, rest = PT["tens"][number // 10], number % 10
+    return f"{tens} e {portuguese(rest, feminine)}" if rest else tens
+
+
+def _joint(rest: int) -> str:
+    return " e " if rest < 100 or (rest < 1000 and rest % 100 == 0) else " "
+
+
+def portuguese_ordinal(number: int, feminine: bool = False) -> str:
+    """First to 999th; beyond that the cardinal."""
+    if not 0 < number < 1000:
+        return portuguese(number, feminine)
+    parts = (
+        PT["hundredths"][number // 100],
+        PT["tenths"][number // 10 % 10],
+        PT["ordinals"][number % 10],
+    )
+    spoken = " ".join(part for part in parts if part != "_")
+    return re.sub(r"o\b", "a", spoken) if feminine else spoken
+
+
+def _cardinal(number: int, following: str) -> str:
+    following = following.lower()
+    return portuguese(
+        number,
+        following not in MASCULINE and (following in FEMININES or bool(FEMININE.search(following))),
+    )
+
+
+def _roman(value: int, before: str) -> str:
+    """Centuries and rulers are ordinals up to ten."""
+    ordered = value <= 10 and (before[:1].isupper() or before.lower() in ("século", *FEMININES))
+    return portuguese_ordinal(value, before.lower() in FEMININES) if ordered else portuguese(value)
+
+
+def _clock(hour: int, minute: int) -> str:
+    hours = f"{portuguese(hour, True)} hora{'s' * (hour != 1)}"
+    return hours + (f" e {portuguese(minute)} minuto{'s' * (minute != 1)}" if minute else "")
+
+
+PORTUGUESE = grammar_of(
+    PT,
+    cardinal=_cardinal,
+    ordinal=portuguese_ordinal,
+    date=lambda day, month, year: " de ".join(
+        filter(None, ("primeiro" if day == 1 else portuguese(day), month, year))
+    ),
+    clock=_clock,
+    roman_ordinal=_roman,
+)
+
+
+class PortugueseNormalizer(Normalizer):
+    """Spanish's and Italian's, with words of several parts and 14h30."""
+
+    word = Normalizer.word.replace("'", "['-]")
+    clock = r"\b(?:[01]?\d|2[0-4])(?: ?h ?|:)[0-5]\d(?::[0-5]\d)?(?:min\b| ?h\b)?(?!\d|[,.]\d)"
+
+    def full_form(self, scan: Scan, match: "re.Match[str]", words: str) -> str:
+        """Dona Maria, but Dom Pedro."""
+        return "dom" if words == "dona" and DOM.match(scan.text, match.end()) else words
+
+    def _phone(self, scan: Scan, place: int) -> int:
+        phone = PHONE.match(scan.text, place)
+        if phone is None or (scan.text[place - 1 : place].isalnum() and place):
+            return place
+        groups = re.findall(r"\d+", phone[0])
+        spoken = " , ".join(map(self.grammar.digit_by_digit, groups))
+        return scan.say(spoken, place, phone.end())
+
+
+def joined(reading: str, before: str, after: str) -> str:
+    """The form of a reading, END/INSIDE or one for both, between its neighbours ("" at a pause): s,
+    r and last weak vowels.
+    """
+    end, _, inside = reading.partition("/")
+    if not after:
+        return end
+    form, following = inside or end, after.lstrip(PRIMARY + SECONDARY)
+    last, vowel = form[-1:], following[:1] in SOUNDED
+    if last == "s":
+        return form[:-1] + ("z" if vowel or following[:1] in VOICED else "s")
+    if not vowel or form[-2:-1] in SOUNDED and last != "r":
+        return form
+    if form == "ʊ":
+        return form if following[0] in "oɔ" else "u"
+    weak = PRIMARY in form or (last == "y" and SECONDARY not in form)
+    glide = {
+        "ʊ": "w",
+        "y": "i" if form[-2:-1] in "lrɾ" else "j",
+        "æ": "" if following.startswith("aː") else "æ",
+    }.get(last, last)
+    return form[:-1] + ("ɾ" if last == "r" else glide if weak else last)

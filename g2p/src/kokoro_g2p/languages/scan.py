@@ -1,0 +1,59 @@
+"""The state of a scan of a text: the pieces so far, which the handlers of a language write.
+
+scan = scan_of("5 kg")
+scan.say("cinque chilogrammi", 0, 4)
+normalized(scan.pieces, cleaned)      # g2p/grammar/tokens.py
+"""
+
+from dataclasses import dataclass
+
+from kokoro_g2p.grammar.interpreter import Signs
+from kokoro_g2p.grammar.tokens import Spoken
+
+# what another script leaves to the English reader: words, and addresses
+LATIN_RUN = r"[A-Za-zÀ-ÖØ-öø-ÿ]+(?:['’.&+-](?=[A-Za-zÀ-ÿ])[A-Za-zÀ-ÖØ-öø-ÿ]+)*"
+ADDRESS = (
+    r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
+    r"|(?:https?://|www\.)[!-~]*[A-Za-z0-9/]"
+)
+
+
+def scan_of(text: str) -> "Scan":
+    """A scan of a text of which nothing is read yet."""
+    return Scan(text, [], Spoken(-1, -1, ""), Signs())
+
+
+@dataclass
+class Scan:
+    """Responsibilities: 1. pieces in order; 2. the left context that a handler may ask for."""
+
+    text: str
+    pieces: list[Spoken]
+    last: Spoken  # the last piece that is spoken
+    signs: Signs
+
+    def say(self, words: str, start: int, end: int, kind: str = "spoken") -> int:
+        """Words or a mark for text[start:end]; kind "": one word as the text writes it. Words with
+        hyphens (dix-huit) stay whole. Answers `end`.
+        """
+        words = words.replace("-", "‑") if kind else words
+        if words.strip():
+            self.last = Spoken(start, end, words, kind)
+            self.pieces.append(self.last)
+        return end
+
+    def extend(self, end: int) -> None:
+        """Extend the last piece to `end`: a hyphen inside a run."""
+        span = (self.last.start, self.last.end)
+        for piece in reversed(self.pieces):
+            if (piece.start, piece.end) != span:
+                break
+            piece.end = end
+
+    def drop(self, start: int, end: int, category: str) -> None:
+        """Mark text[start:end] as not spoken."""
+        self.pieces.append(Spoken(start, end, "", category))
+
+    def previous(self) -> str:
+        """The word or mark before; empty at the start."""
+        return self.last.words.replace("‑", " ").split()[-1] if self.last.words else ""

@@ -1,0 +1,60 @@
+"""What the normalizers of languages with a script of their own have in common: marks, line breaks,
+markup, addresses and words in Latin letters.
+
+    class HindiNormalizer(ScriptNormalizer): ...
+    PIECES = pieces_pattern(rf"(?P<word>[{LETTERS}]+)")
+"""
+
+import re
+
+from kokoro_g2p.characters import BREAK
+from kokoro_g2p.languages.scan import ADDRESS, LATIN_RUN, Scan
+from kokoro_g2p.result import PUNCTUATION
+
+
+def pieces_pattern(own: str) -> "re.Pattern[str]":
+    """The pattern of the next piece of a text. `own`: what the language reads by itself."""
+    return re.compile(
+        "|".join(
+            (
+                r"(?P<override>[\ue000-\uf8ff])",
+                rf"(?P<line>{BREAK})",
+                r"(?P<tag><(?=[/!?A-Za-z])|>)",
+                rf"(?P<address>{ADDRESS})",
+                rf"(?P<latin>{LATIN_RUN}(?: {LATIN_RUN})*)",
+                own,
+                r"(?P<mark>\.(?: ?\.){2,}|…+|—+|--+|(?<=\s)[-–](?=\s)"
+                rf"|[{re.escape(PUNCTUATION)}])",
+                r"(?P<space>\s+)",
+                r"(?P<other>.)",
+            )
+        )
+    )
+
+
+class ScriptNormalizer:
+    """Responsibility: a piece that is not of the language's script."""
+
+    def common_piece(self, scan: Scan, match: "re.Match[str]") -> int:
+        """Say or leave out a piece; answers its end."""
+        start, end = match.span()
+        if match["override"] is not None:
+            return scan.say(match[0], start, end)
+        if match["line"] is not None:
+            if scan.last.words and scan.last.words not in PUNCTUATION:
+                scan.say(".", start, end)
+        elif match["tag"] is not None:
+            bracket = scan.signs.bracket(scan.text, start)
+            if bracket is not None:
+                scan.pieces.append(bracket)
+                return bracket.end
+            scan.drop(start, end, "symbol")
+        elif match["address"] is not None or match["latin"] is not None:
+            scan.say(match[0], start, end, "")
+        elif match["mark"] is not None:
+            first = match[0][0]
+            mark = "—" if first in "—-–" else "…" if first in ".…" and match[0][1:] else match[0]
+            scan.say(mark, start, end)
+        elif match["other"] is not None:
+            scan.drop(start, end, "symbol")
+        return end

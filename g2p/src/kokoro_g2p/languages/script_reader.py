@@ -1,0 +1,128 @@
+"""Tokens of a language with a script of its own to words with phonemes; Latin letters are read by
+the English reader.
+
+    class ChineseReader(ScriptReader): ...
+    reader.words(sentence)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from kokoro_g2p.overrides import Override
+from kokoro_g2p.result import PUNCTUATION, Source, Token, Word
+from kokoro_g2p.sentence import Sentence, mark_of, override_at, pause_mark
+
+OPENING = "(“"
+
+
+class ReadsLatin(Protocol):
+    """A reader of words in Latin letters: of each its start and end in the text, its phonemes, and
+    whether a space follows.
+    """
+
+    def words(self, text: str) -> Sequence[tuple[int, int, str, bool]]: ...
+
+
+class ScriptReader:
+    """Responsibilities: 1. what each token is said as; 2. its place in the text; 3. the spaces
+    between words. A language says which tokens are its own and what they are said as.
+    """
+
+    listed: Mapping[str, str]  # the language's words
+    user: Mapping[str, str]
+    latin: ReadsLatin
+
+    def is_own(self, token: Token) -> bool:
+        """Whether a token is a word of the language's script."""
+        raise NotImplementedError
+
+    def said(self, tokens: Sequence[Token], place: int) -> str:
+        """Phonemes of a token of its own among others."""
+        raise NotImplementedError
+
+    def named(self, character: str) -> str:
+        """Phonemes of one character or digit alone; empty where it is not the language's."""
+        raise NotImplementedError
+
+    def prepare(self, words: Iterable[str]) -> None:
+        """Nothing is asked in advance: there is no network."""
+
+    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
+        """The words of a sentence in order, and how many characters have no sound at all."""
+        tokens = sentence.normalized.tokens
+        spoken: list[Word] = []
+        unsaid = 0
+        for place, token in enumerate(tokens):
+            override = override_at(sentence.marked, token)
+            phonemes, source = self._read(sentence, place, override)
+            if source == "neural":  # of the English reader
+                words = self._latin_words(sentence, token)
+                unsaid += 0 if words else len(token.text)
+                spoken.extend(words)
+            elif phonemes:
+                spoken.append(sentence.word(token, phonemes, source, override))
+            elif source != "punctuation":
+                unsaid += 1
+        return tuple(spaced(spoken)), unsaid
+
+    def _read(
+        self, sentence: Sentence, place: int, override: Override | None
+    ) -> tuple[str, Source]:
+        """Phonemes of a token and where they come from; "neural": ask for its Latin words."""
+        token = sentence.normalized.tokens[place]
+        if token.kind == "punctuation":
+            return mark_of(sentence.marked.text, token), "punctuation"
+        if token.kind == "override":
+            return self._overridden(override)
+        mine = self.user.get(token.text) or self.user.get(token.text.lower())
+        if mine is not None:
+            return mine, "user"
+        if self.is_own(token):
+            return self.said(sentence.normalized.tokens, place), "rule"
+        return "", "neural"
+
+    def _overridden(self, override: Override | None) -> tuple[str, Source]:
+        if override is None:
+            return "", "override"
+        if override.pause_s:
+            return pause_mark(override.pause_s), "pause"
+        if override.say_as:
+            return self._spelled(override.say_as), "spelled"
+        if override.clitic:
+            return "", "override"
+        return override.phonemes or "", "user" if override.user else "override"
+
+    def _spelled(self, text: str) -> str:
+        """Characters one by one; Latin letters by their English names."""
+        names: list[str] = []
+        for character in text:
+            name = self.named(character)
+            if name:
+                names.append(name)
+            elif character.isalpha():
+                names += [word[2] for word in self.latin.words(f"[{character}](characters)")]
+        return " ".join(names)
+
+    def _latin_words(self, sentence: Sentence, token: Token) -> list[Word]:
+        """The words of a run of Latin letters, at their places where it is as long as the text."""
+        is_long = token.end - token.start == len(token.text)
+        words = []
+        for start, end, phonemes, _ in self.latin.words(token.text):
+            part = token
+            if is_long:
+                part = replace(token, start=token.start + start, end=token.start + end)
+            said = token.text[start:end]
+            words.append(sentence.word(part, phonemes, "rule", None, said=said))
+        return words
+
+
+def spaced(words: Sequence[Word]) -> list[Word]:
+    """The words with spaces between them, behind a mark, and before one that opens."""
+    spaced = []
+    for place, word in enumerate(words):
+        following = words[place + 1].phonemes if place + 1 < len(words) else ""
+        is_mark_next = following[:1] in PUNCTUATION and following[:1] not in OPENING
+        space = following != "" and not is_mark_next and word.phonemes not in OPENING
+        spaced.append(replace(word, space=space or (word.space and following == "")))
+    return spaced

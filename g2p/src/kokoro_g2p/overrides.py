@@ -1,0 +1,393 @@
+"""Inline overrides as misaki's users write them, taken out of the text before it is normalized, and
+offsets mapped back.
+
+    marked = extract("[Kokoro](/kˈOkəɹO/) is [not](2) slow.")
+    marked.text                   # "\ue000 is not slow."
+    marked.original(0, 1)         # (1, 7): the word inside the brackets
+
+    [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/alphabet.py
+    [FBI](characters)    letter by letter        [2026](digits)   digit by digit
+    [pause 300ms], [pause 1.5s]   silence
+    [voice:am_adam 0.9]  another voice from there on, and its pace
+    [text](anything else)   a link: the text is said, the target is not
+
+Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">) and other tools' tags
+([pause:1.5s], <|im_start|>): g2p/ssml.py. An element may hold several sentences: what is open at
+one's end is given to the next. What does not parse stays text and is counted: unclosed or nested
+brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kokoro_g2p.alphabet import to_kokoro, unknown_symbol
+from kokoro_g2p.result import GB, US, Language
+from kokoro_g2p.ssml import (
+    BLOCKS,
+    DEEPEST,
+    MARK,
+    NAMES,
+    PATTERN,
+    TOOLS,
+    Opened,
+    attributes_of,
+    name_of,
+    opened,
+    request_of,
+    shortened,
+    tool_pause_s,
+    voice_of,
+)
+from kokoro_g2p.tags import is_tag
+
+PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
+MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
+LINK = re.compile(rf"\[(?!voice:)([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)")
+MAX_PAUSE_S = 10.0
+SLOWEST, FASTEST = 0.5, 2.0  # of the pace, all open elements together
+SAY_AS = ("characters", "spell-out", "digits")
+_LINKED = (
+    rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|(?P<private>[\ue000-\uf8ff])|{TOOLS}|{PATTERN}"
+)
+_ANY = re.compile(_LINKED, re.IGNORECASE)
+_FIRST = re.compile(r"[\[{<\\\ue000-\uf8ff]")
+_TAGS = re.compile(r"<[^<>]*>")
+_STRESS = re.compile(r"[+-]?(?:[0-9]{1,3}|0\.5)")
+_UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
+
+
+@dataclass(frozen=True)
+class Override:
+    """A request for start:end of the cleaned text: phonemes, or a stress level."""
+
+    start: int = 0
+    end: int = 0
+    phonemes: str | None = None
+    stress: float | None = None
+    clitic: str = ""  # the s of `[Kokoro](/kˈOkəɹO/)'s`
+    user: bool = False  # a phrase of the user's lexicon
+    pause_s: float = 0.0
+    say_as: str = ""  # the characters to be said one by one
+    tag: str = ""  # of the element that asks for the stress
+
+
+class Phrases:
+    """Phrases of a user's lexicon as one pattern beside the markup, the longest first. A phrase in
+    lower case holds for any capitals.
+    """
+
+    def __init__(self, phrases: Mapping[str, str]) -> None:
+        self._exact, self._lower = (
+            dict(phrases),
+            {text: spoken for text, spoken in phrases.items() if text == text.lower()},
+        )
+        longest = sorted(phrases, key=lambda text: (-len(text), text))
+        either = "|".join(
+            (f"(?i:{_spaced(text)})" if text in self._lower else f"(?-i:{_spaced(text)})")
+            for text in longest
+        )
+        self.pattern = re.compile(
+            rf"{_LINKED}|(?P<phrase>(?<!\w)(?:{either})(?!\w))", re.IGNORECASE
+        )
+
+    def phonemes(self, text: str) -> str:
+        """What a phrase found in a text is said as."""
+        plain = " ".join(text.split())
+        return self._exact.get(plain) or self._lower[plain.lower()]
+
+
+def _spaced(text: str) -> str:
+    return r"\s+".join(re.escape(piece) for piece in text.split(" "))
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The text without override markup, the overrides, what was dropped, and the way back to the
+    text the user gave.
+    """
+
+    text: str
+    overrides: tuple[Override, ...] = ()
+    starts: tuple[int, ...] = (0,)  # where each piece begins in `text`
+    # what was dropped, by characters of the text as given
+    drops: tuple[tuple[int, int, str], ...] = ()
+    # and where it stood; a piece of phonemes stands for more than one character
+    sources: tuple[tuple[int, int], ...] = ((0, 0),)
+    paces: tuple[tuple[int, int, float], ...] = ()  # by characters of the text as given
+    open: tuple[str, ...] = ()  # start tags of elements that go on behind the text
+    voice: str = ""  # that an element around the text asks for
+
+    def pace_at(self, place: int) -> float:
+        """The share of the usual pace at a character of the text as given."""
+        return next((pace for start, end, pace in self.paces if start <= place < end), 1.0)
+
+    @property
+    def plain(self) -> bool:
+        """Nothing was taken out: offsets are those of the text as given."""
+        return self.sources == ((0, 0),)
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """Half-open offsets in the user's text for start:end of `text`."""
+        if self.plain:
+            return start, end
+        first, last = (
+            bisect_right(self.starts, start) - 1,
+            bisect_right(self.starts, max(end - 1, start)) - 1,
+        )
+        begin, finish = self.sources[first], self.sources[last]
+        left = begin[0] if self._stands_for(first) else begin[0] + start - self.starts[first]
+        return left, finish[1] if self._stands_for(last) else finish[0] + end - self.starts[last]
+
+    def _stands_for(self, piece: int) -> bool:
+        """Whether a piece is not the text's own: a placeholder, or the words of an alias."""
+        after = self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)
+        piece_length, length = (
+            after - self.starts[piece],
+            self.sources[piece][1] - self.sources[piece][0],
+        )
+        return self.text[self.starts[piece] : after] == PLACEHOLDER or piece_length != length
+
+
+def extract(
+    text: str,
+    phrases: "Phrases | None" = None,
+    outer: tuple[str, ...] = (),
+    language: Language = US,
+) -> Marked:
+    """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the
+    user are dropped and counted. `outer`: start tags of elements that are open where it begins.
+    """
+    if phrases is None and not outer and _FIRST.search(text) is None:
+        return Marked(text)
+    work, place = _Work(text, language, [opened(tag) for tag in outer]), 0
+    pattern = phrases.pattern if phrases else _ANY
+    match = pattern.search(text)
+    while match:
+        work.keep(place, match.start())
+        place = match.end()
+        if match["name"]:
+            work.tag(match)
+        elif work.is_silent:
+            work.drop(*match.span(), "markup")
+        elif phrases and match["phrase"]:
+            spoken = phrases.phonemes(match["phrase"])
+            work.placeholder(Override(phonemes=spoken, user=True), *match.span())
+        elif match["element"]:
+            place = work.element(match)
+        elif match["tool"]:
+            seconds = tool_pause_s(match)
+            if match["voice"]:
+                work.speaker(match)
+            elif seconds is None:
+                work.drop(*match.span(), f"tag not understood: {match[0][:60]}")
+            else:
+                work.pause(seconds, *match.span())
+        elif match["private"]:
+            work.drop(*match.span(), "private use")
+        elif match["cdata"]:
+            work.keep(*match.span("cdata"))
+        elif match[1] is None:  # a comment, an instruction, a document type
+            is_type = match[0][:3].upper() == "<!D" and "speak" in match[0]
+            work.drop(*match.span(), shortened(match[0]) if is_type else "markup")
+        else:
+            work.override(match)
+        match = pattern.search(text, place)
+    work.keep(place, len(text))
+    return work.marked()
+
+
+class _Work:
+    """Pieces of the cleaned text as they are found, and the elements that are open."""
+
+    def __init__(self, text: str, language: Language, outer: list[Opened]) -> None:
+        self.text, self.language, self.open = text, language, outer
+        self.voice = voice_of([one.tag for one in outer])
+        self.begins = [0 for _ in outer]  # of the open elements, in the cleaned text
+        self.pieces: list[str] = []
+        self.starts: list[int] = []
+        self.sources: list[tuple[int, int]] = []
+        self.paces: list[tuple[int, int, float]] = []
+        self.overrides: list[Override] = []
+        self.drops: list[tuple[int, int, str]] = []
+        self.length = 0
+
+    @property
+    def is_silent(self) -> bool:
+        return any(one.is_silent for one in self.open)
+
+    def drop(self, start: int, end: int, why: str) -> None:
+        self.drops.append((start, end, why))
+
+    def keep(self, start: int, end: int) -> None:
+        if start < end and self.is_silent:
+            self.drop(start, end, "markup")
+        elif start < end:
+            self.add(self.text[start:end], start, end)
+
+    def add(self, piece: str, start: int, end: int) -> None:
+        self.pieces.append(piece)
+        self.starts.append(self.length)
+        self.sources.append((start, end))
+        self.length += len(piece)
+        pace = 1.0
+        for one in self.open:
+            pace *= one.pace
+        if pace != 1:
+            self.paces.append((start, end, min(max(pace, SLOWEST), FASTEST)))
+
+    def placeholder(self, override: Override, start: int, end: int) -> None:
+        place = self.length
+        self.overrides.append(replace(override, start=place, end=place + 1))
+        self.add(PLACEHOLDER, start, end)
+
+    def pause(self, seconds: float, start: int, end: int) -> None:
+        """A pause, or words apart where it has no length."""
+        if seconds:
+            self.placeholder(Override(pause_s=min(seconds, MAX_PAUSE_S)), start, end)
+        else:
+            self.drop(start, end, "markup")
+            self.add(" ", start, end)
+
+    def element(self, match: re.Match[str]) -> int:
+        """An element that something else is said for. Answers where the text goes on; its words are
+        read where it is malformed.
+        """
+        content = _TAGS.sub("", match["content"])
+        name, span = match["element"].lower(), match.span("content")
+        request = request_of(name, match["values"], content, self.language)
+        if request is None:
+            self.drop(match.start(), span[0], shortened(self.text[match.start() : span[0]]))
+            return span[0]
+        if request.kind == "alias":
+            self.add(str(request.value), *span)
+        elif request.kind == "phonemes":
+            self.placeholder(Override(phonemes=str(request.value)), *span)
+        else:
+            self.placeholder(Override(say_as=str(request.value)), *span)
+        return match.end()
+
+    def tag(self, match: re.Match[str]) -> None:
+        """A tag of SSML; inside <speak> every tag is."""
+        name, span = name_of(match["name"]), match.span()
+        is_speech = name in NAMES and (name != "sub" or "alias" in match["attributes"])
+        if not any(one.name == "speak" for one in self.open) and not (
+            (name == "speak" and not self.length)
+            or ((is_speech or ":" in name) and is_tag(self.text, match))
+        ):
+            self.keep(*span)
+            return
+        if name in ("break", "silence"):
+            request = None if match["closes"] else request_of(name, match["attributes"], "", US)
+            if request is not None and not self.is_silent:
+                self.pause(float(request.value), *span)
+                return
+            self.drop(*span, "markup" if match["closes"] else shortened(match[0]))
+        elif match["closes"]:
+            self.close(name, span)
+        else:
+            self.begin(match)
+        before = self.text[: span[0]][-1:]
+        if not self.is_silent and (name in BLOCKS or before in (*".!?…,;:",)):
+            self.add(" ", *span)
+
+    def speaker(self, match: re.Match[str]) -> None:
+        """[voice:am_adam 0.9]: it holds until the next one, or the end of the element around it."""
+        self.drop(*match.span(), "markup")
+        if self.open and self.open[-1].name == MARK:
+            self.open.pop()
+            self.begins.pop()
+        self.open.append(opened(match[0]))
+        self.begins.append(self.length)
+
+    def begin(self, match: re.Match[str]) -> None:
+        """A start tag, or an element that holds nothing."""
+        one = opened(match[0])
+        is_counted = one.counted or len(self.open) >= DEEPEST
+        # a language is understood where it is the one that is read, of whatever region
+        tag = attributes_of(match["attributes"]).get("xml:lang", "")
+        if tag or one.name == "lang":
+            is_counted = speaks(tag) != speaks(self.language) or (is_counted and one.name != "lang")
+        self.drop(*match.span(), shortened(match[0]) if is_counted else "markup")
+        if one.has_effect and not match["empty"] and len(self.open) < DEEPEST:
+            self.open.append(one)
+            self.begins.append(self.length)
+
+    def close(self, name: str, span: tuple[int, int]) -> None:
+        """An end tag: its element ends, and what it holds. One of no element is counted."""
+        names = [one.name for one in self.open]
+        is_lost = Opened("", name).has_effect and name not in names
+        self.drop(*span, shortened(self.text[span[0] : span[1]]) if is_lost else "markup")
+        while name in names:
+            one, begin = self.open.pop(), self.begins.pop()
+            self.stress(one, begin)
+            if one.name == name:
+                break
+
+    def stress(self, one: Opened, begin: int) -> None:
+        """The words since `begin` are as loud as the element asks."""
+        if one.stress is not None:
+            self.overrides.append(Override(begin, self.length, stress=one.stress, tag=one.tag))
+
+    def marked(self) -> Marked:
+        """The whole text's."""
+        for one, begin in reversed([*zip(self.open, self.begins, strict=True)]):
+            self.stress(one, begin)
+        marked = Marked(
+            "".join(self.pieces),
+            tuple(self.overrides),
+            tuple(self.starts) or (0,),
+            (),
+            tuple(self.sources) or ((0, 0),),
+            tuple(self.paces),
+            tuple(one.tag for one in self.open),
+            self.voice,
+        )
+        for match in _UNCLOSED.finditer(marked.text):
+            self.drop(*marked.original(*match.span()), "unclosed override")
+        return replace(marked, drops=tuple(sorted(self.drops)))
+
+    def override(self, match: re.Match[str]) -> None:
+        """`[word](target)`: a placeholder for phonemes, a mark for a stress; any other
+        target is counted as dropped.
+        """
+        start, end, target = match.start(1), match.end(1), match.group(2)
+        begin, phonemes = self.length, _phonemes(target)
+        if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
+            self.placeholder(Override(phonemes=phonemes), start, end)
+            if match.group(3):
+                self.placeholder(Override(clitic=match.group(3)[1:]), *match.span(3))
+            return
+        if target.lower().removeprefix("say-as ") in SAY_AS and any(
+            map(str.isalnum, match.group(1))
+        ):
+            self.placeholder(Override(say_as=match.group(1)), start, end)
+            return
+        self.keep(start, end)
+        if match.group(3):
+            self.keep(match.start(3), match.end(3))
+        if phonemes is not None:
+            self.drop(
+                *match.span(2),
+                f"override {'with unknown symbol' if phonemes else 'without phonemes'}",
+            )
+        elif _STRESS.fullmatch(target):
+            self.overrides.append(Override(begin, self.length, stress=float(target)))
+        else:
+            self.drop(*match.span(2), "link target")
+
+
+def speaks(tag: str) -> str:
+    """The language of a BCP 47 tag, or of a dialect's name: "en" of en-GB and of gb."""
+    language = tag.lower().replace("_", "-").split("-")[0]
+    return "en" if language in (US, GB) else language
+
+
+def _phonemes(target: str) -> str | None:
+    """The phonemes between slashes, or None for another kind of target."""
+    return (
+        to_kokoro(target[1:].rstrip("/").strip())
+        if len(target) > 1 and target[0] == target[-1] == "/"
+        else None
+    )

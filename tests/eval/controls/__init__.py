@@ -1,0 +1,1 @@
+"""Negative controls: what proves the judge."""
