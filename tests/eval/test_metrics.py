@@ -262,10 +262,12 @@ def test_one_line_says_what_a_trial_lacks(speech):
 @pytest.fixture(scope="module")
 def sptk():
     """pysptk 1.0.1 imports pkg_resources, which setuptools 81 dropped; it needs it only to find its
-    example audio.
+    example audio. The stand-in goes again, for pytest asks any module of that name for more.
     """
-    sys.modules.setdefault("pkg_resources", types.SimpleNamespace(resource_filename=lambda *_: ""))
-    return importlib.import_module("pysptk")
+    stand_in = types.SimpleNamespace(resource_filename=lambda *_: "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pkg_resources", stand_in)
+        return importlib.import_module("pysptk")
 
 
 def test_cepstrum_and_mcd_equal_sptk(sptk):

@@ -10,6 +10,7 @@ import importlib
 import json
 import re
 import runpy
+import sys
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_pages_show_the_figures_that_are_kept():
 
 
 def test_the_page_that_plays_shows_the_kept_figures_and_stands_alone(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "docs")
+    monkeypatch.setattr(sys, "path", [str(ROOT / "docs"), *sys.path])
     listen = runpy.run_path(str(ROOT / "docs" / "listen.py"))
     text = listen["PAGE"].read_text(encoding="utf-8")
     (sounds,) = re.findall(r'<script type="application/json" id="sounds">(.*?)</script>', text)
