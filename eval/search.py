@@ -11,6 +11,8 @@ what is taken. What was measured is kept in BUILD/search and the store of figure
 interrupted search goes on where it stopped. docs/quantization.md says how well it forecasts.
 """
 
+import hashlib
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -19,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kokoro_ane.core import TUNING, InputError, Manifest
+from kokoro_ane.core import CORPUS, TUNING, Checkpoint, InputError, Manifest, sha256_of_json
 from kokoro_ane.eval.gates import MEAN
 from kokoro_ane.eval.judge import LONG_S, SHIP
 from kokoro_ane.eval.levels import LevelRecord, judged_file, judged_level, judged_package
@@ -28,7 +30,7 @@ from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.pipeline import build_package
 from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, built, options_for
-from kokoro_ane.speech import own_speech
+from kokoro_ane.speech import Utterance, own_speech
 
 # How much of a limit a choice may use on the tuning set. Its worst of 24 clips is milder than the
 # worst of 60, and a mean has an interval.
@@ -102,7 +104,7 @@ class Search:
         """Measure what the uncompressed package takes of each limit, and what every layer loses at
         every level.
         """
-        clips = tuple(own_speech(context.checkpoint, TUNING))
+        clips = tuning_clips(context.checkpoint)
         options = replace(context.options, set=TUNING)
         tuning = replace(context, clips=clips, options=options)
         print(
@@ -152,11 +154,14 @@ class Search:
     def _judged(self, most_bytes: float, weights: Mapping[str, float]) -> Trial:
         point, size_bytes = self.candidates.within(most_bytes, weights)
         start = time.monotonic()
-        folder = self.candidates.folder / "trial"
+        # a folder for each: workers keep a file open by its name
+        digest = sha256_of_json(dict(sorted(point.levels.items())))
+        folder = self.candidates.folder / f"trial-{digest[:16]}"
         self.candidates.save(point, size_bytes, folder, with_level=True)
         options = replace(self.context.options, build=folder)
         context = replace(self.context, options=options)
         level = judged_file(self.method.name, VOCODER, context)
+        shutil.rmtree(folder)  # 30 MB; the figures are kept
         shares = shares_of(level)
         shares = {name: share + self.taken.get(name, 0.0) for name, share in shares.items()}
         gate = max(shares, key=lambda name: shares[name])
@@ -165,6 +170,16 @@ class Search:
         print(f"{trial.line} ({time.monotonic() - start:.0f} s)", file=sys.stderr)
         self.trials.append(trial)
         return trial
+
+
+def tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
+    """The tuning set with ids as a corpus has them, so that its natural variation is kept."""
+    clips = []
+    for clip in own_speech(checkpoint, TUNING):
+        said = f"{clip.voice}\t{clip.speed:g}\t{clip.phonemes}"
+        digest = hashlib.sha256(said.encode()).hexdigest()
+        clips.append(replace(clip, id=f"{CORPUS}-{digest[:16]}"))
+    return tuple(clips)
 
 
 def found_level(

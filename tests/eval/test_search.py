@@ -38,25 +38,26 @@ def level_with(mcd_increase_db, pause_db, long_db=0.0):
 class Choices:
     """Stands for Candidates: any size from 20 to 110 MB; the level of a size is told by it."""
 
-    least_bytes, whole_bytes, folder = 20e6, 110e6, Path("search")
+    least_bytes, whole_bytes = 20e6, 110e6
 
-    def __init__(self):
-        self.saved = []
+    def __init__(self, folder):
+        self.folder, self.saved = folder, []
 
     def within(self, most_bytes, weights):
         return Point(self.whole_bytes - most_bytes, 0.0, {"a": "w8"}), most_bytes
 
     def save(self, point, size_bytes, build, with_level=False):
-        self.saved.append((build, round(size_bytes)))
+        self.saved.append(size_bytes)
+        build.mkdir()
         return build
 
 
 @pytest.fixture
-def searching(monkeypatch):
+def searching(monkeypatch, tmp_path):
     """A search whose clips are as bad as `worse(size in MB, weights)` says: values of the gates."""
 
     def make(worse, taken=None):
-        choices = Choices()
+        choices = Choices(tmp_path)
         options = SimpleNamespace(build=Path("build"))
         monkeypatch.setattr(search, "replace", lambda one, **fields: SimpleNamespace(**fields))
         context = SimpleNamespace(options=options)
@@ -64,7 +65,7 @@ def searching(monkeypatch):
 
         def judged(*_):
             weights = made.weights_now
-            return level_with(*worse(choices.saved[-1][1] / 1e6, weights))
+            return level_with(*worse(choices.saved[-1] / 1e6, weights))
 
         within = choices.within
 
