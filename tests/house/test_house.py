@@ -69,13 +69,13 @@ SOURCES = [
     if path.suffix == ".py" and path.parts[0] in LEVEL and "tests" not in path.parts
 ]
 TESTS = [path for path in TRACKED if path.suffix == ".py" and "tests" in path.parts]
-# Written ones: docs/reference.py makes the reference.
+# Written ones: docs/reference.py makes the reference, and the log is no page to read through.
 PAGES = [
     path
     for path in TRACKED
     if path.suffix == ".md"
     and (path.parts[0] == "docs" or path.as_posix() in ("README.md", "CONTRIBUTING.md"))
-    and path.name != "reference.md"
+    and path.name not in ("reference.md", "LOG.md")
 ]
 
 
