@@ -28,8 +28,16 @@ def main(argv: list[str] | None = None) -> int:
     from scipy.stats import spearmanr
 
     from kokoro_ane.core import open_checkpoint
-    from kokoro_ane.quantize import METHODS, Candidates, Level, Request, default_layout
-    from kokoro_ane.quantize.curvature import SPEECH, excerpts_of, speech_vector
+    from kokoro_ane.quantize import (
+        METHODS,
+        SPEECH,
+        Candidates,
+        Level,
+        Request,
+        default_layout,
+        excerpts_of,
+        speech_vector,
+    )
     from kokoro_ane.speech import FIRST_SEED
     from kokoro_ane.vocoder import Vocoder, render_reference
 

@@ -56,7 +56,7 @@ class ReleaseOptions(SessionOptions):
     )
     product: bool = option("levels of encoder and vocoder that ship, combined", False)
     encoders: str = option(
-        "with --product: levels of the encoder, with commas", "mixed,w8g,lossless"
+        "with --product: levels of the encoder, with commas", "mixed,w8g,lossless", rare=True
     )
     chip: str = option("chip of the Neural Engine column", "m4", metavar="CHIP")
     no_build: bool = option("judge only the packages that are there", False, rare=True)

@@ -8,6 +8,11 @@ from .compress import LevelFile as LevelFile
 from .compress import build_compressed as build_compressed
 from .compress import level_for as level_for
 
+# What each layer loses at each level, by gradients
+from .curvature import SPEECH as SPEECH
+from .curvature import excerpts_of as excerpts_of
+from .curvature import speech_vector as speech_vector
+
 # Weights to stored forms
 from .fits import rows_of as rows_of
 
