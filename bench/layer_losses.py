@@ -68,8 +68,8 @@ def main(argv: list[str] | None = None) -> int:
         ]
         forecast = candidates.curvature.distance({layer: level}, {SPEECH: 1.0})
         figures = {"measured_db": float(np.mean(squares)) ** 0.5, "forecast_db": forecast**0.5}
-        print_figures(f"{layer} {level}", figures)
         rows.append({"layer": layer, "level": level, **figures})
+    print_figures("log-spectral distance of one layer alone", rows)
     measured, forecast = ([row[name] for row in rows] for name in ("measured_db", "forecast_db"))
     rank = float(spearmanr(measured, forecast).statistic)
     print(f"rank correlation of {len(rows)} layers: {rank:.3f}")

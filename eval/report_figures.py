@@ -208,7 +208,7 @@ def search_plot(search: Record) -> dict[str, Any]:
     high = min(200.0, 1.08 * max(100 * trial["share"] for trial in trials))
     x, y = _axes(most_mb, 0.0, high)
     kinds = {True: "ship", False: "reject"}
-    points = [
+    points: list[Record] = [
         {
             "x": x(trial["bytes"] / 1e6),
             "y": y(min(100 * trial["share"], high)),

@@ -26,6 +26,7 @@ from kokoro_ane.core import (
     Checkpoint,
     InputError,
     Manifest,
+    QuantizeOptions,
     discard,
     sha256_of_json,
 )
@@ -36,7 +37,7 @@ from kokoro_ane.eval.report_figures import metric_of, statistic_of, used
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.pipeline import build_package
-from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, built, options_for
+from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, built
 from kokoro_ane.speech import Utterance, own_speech
 
 # How much of a limit a choice may use on the tuning set. Its worst of 24 clips is milder than the
@@ -213,9 +214,8 @@ def found_level(
     while True:
         search.take(trial)
         # the level's file is there: it is only converted
-        source = context.options.checkpoint
-        made = replace(options_for(method, layout), checkpoint=source, build=context.options.build)
-        build_package(made)
+        source, build = context.options.checkpoint, context.options.build
+        build_package(QuantizeOptions(method.name, layout=layout, checkpoint=source, build=build))
         level, asked = judged_level(method, layout, context), asked + 1
         if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
             break

@@ -9,7 +9,7 @@ forms; what each loses; and the choice for a size.
 import hashlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kokoro_ane.core import STREAMED, Checkpoint, Manifest, keep_npz, read_npz, source_sha256
@@ -19,25 +19,38 @@ from kokoro_ane.quantize.level import Level, save_level
 from kokoro_ane.quantize.methods import CHOICES, Method
 from kokoro_ane.quantize.plan import Layer, vocoder_layers
 from kokoro_ane.quantize.recipe import kept_recipe
-from kokoro_ane.quantize.streaming_level import products_saved
-from kokoro_ane.quantize.trade_off import Point, first_within, options, recipe_of, trade_off
+from kokoro_ane.quantize.streaming_level import ROWS_LEVEL, is_always_rows, products_saved
+from kokoro_ane.quantize.trade_off import (
+    Point,
+    first_within,
+    options,
+    recipe_of,
+    saved_bytes,
+    trade_off,
+)
 from kokoro_ane.speech import FIRST_SEED
 from kokoro_ane.vocoder import StreamingStage, Vocoder
 
 # gradients of each excerpt, and excerpts of each kind: 64 gradients tell a layer's distance to a
 # sixth
 PROBES, EXCERPTS = 16, 4
+# bytes by which a package is larger than its weights say: names, and how each one is stored
+BESIDE = 150_000
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """Responsibilities: 1. the forms and losses of every layer; 2. the choice for a size; 3. its
-    recipe and level file. whole_bytes: of the package with nothing of its layers compressed.
+    recipe and level file.
+
+    layers: those that have a choice. fixed: the levels of the others. whole_bytes: of the package
+    with nothing of `layers` compressed.
     """
 
     checkpoint: Checkpoint
     method: Method
     layers: Mapping[str, Layer]
+    fixed: Mapping[str, str]
     levels: Mapping[str, Level]
     curvature: Curvature
     whole_bytes: float
@@ -63,12 +76,15 @@ class Candidates:
             excerpts = excerpts_of(checkpoint, vocoder, FIRST_SEED, EXCERPTS)
             curvature = Curvature.measured(vocoder, levels, excerpts, PROBES, FIRST_SEED)
             keep_npz(path, curvature.plain(), "losses are")
-        whole_bytes = float(parent.package_bytes)
+        whole_bytes, fixed = float(parent.package_bytes + BESIDE), dict[str, str]()
         if parent.layout in STREAMED:
             stage = stage_of(checkpoint, parent)
             assert isinstance(stage, StreamingStage)
+            fixed = {name: ROWS_LEVEL for name, layer in layers.items() if is_always_rows(layer)}
             whole_bytes -= products_saved(stage)
-        return cls(checkpoint, method, layers, levels, curvature, whole_bytes, folder)
+            whole_bytes -= sum(saved_bytes(layers[name], level) for name, level in fixed.items())
+        free = {name: layer for name, layer in layers.items() if name not in fixed}
+        return cls(checkpoint, method, free, fixed, levels, curvature, whole_bytes, folder)
 
     @property
     def least_bytes(self) -> float:
@@ -78,7 +94,8 @@ class Candidates:
     def within(self, most_bytes: float, weights: Mapping[str, float]) -> tuple[Point, float]:
         """The choice of at most that size, and its size. Raises InputError as first_within does."""
         point = first_within(self._curve(weights), self.whole_bytes, most_bytes)
-        return point, self.whole_bytes - point.saved
+        whole = replace(point, levels={**point.levels, **self.fixed})
+        return whole, self.whole_bytes - point.saved
 
     def save(self, point: Point, size_bytes: float, build: Path, with_level: bool = False) -> Path:
         """Write the recipe of a build folder; `with_level` its level's file too."""

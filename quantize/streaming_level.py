@@ -17,6 +17,7 @@ from torch import Tensor
 from kokoro_ane.core import DECODER, UTTERANCE
 from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
+from kokoro_ane.quantize.plan import Layer
 from kokoro_ane.quantize.statistics import one_thread_each
 from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.speech import calibration_inputs
@@ -28,6 +29,8 @@ PACKED_SOURCE = "generator.noise_convs.0"
 # Layers of the decoder that the vocoder does not have, always int8 rows: the style's affines and
 # the predictor's product, whose rows belong to norms of very different range; what is pooled.
 PRODUCTS = ("styles", "outer", "pooled.up", "pooled.source", PACKED_SOURCE)
+
+ROWS_LEVEL = "w8"  # what PRODUCTS are as a level
 
 # sentences; they differ by a quarter of the shift, so that twelve leave a tenth of it
 SHIFT_CLIPS = 12
@@ -68,6 +71,14 @@ def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> No
     for path in sorted({*level.forms, *level.ranges}):
         if not path.startswith("generator."):
             level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)
+
+
+def is_always_rows(layer: Layer) -> bool:
+    """Whether a vocoder's layer stands in one of PRODUCTS, whatever its level: the generator's
+    affines are one product with the style.
+    """
+    affine = layer.is_style and layer.name.startswith("generator.")
+    return affine or layer.name == PACKED_SOURCE
 
 
 def products_saved(stage: StreamingStage) -> int:
