@@ -139,7 +139,7 @@ def write_bundle(
         for language in dialects or spoken:
             if language not in spoken:
                 print(no_speaker(language, checkpoint.name), file=sys.stderr)
-            write_text_tables(aside / TEXT, language, without)
+            write_text_tables(aside / TEXT, language, without, dialects or spoken)
         _write_licenses(checkpoint, aside)
         # vectors come from the copies inside, so that what is checked is what ships
         voice = voices[checkpoint.voices[0]]

@@ -1,6 +1,6 @@
 """Japanese text to tokens in kana as they are said, and these to words with phonemes.
 
-normalizer, reader = stages({}, LateEnglish())
+normalizer, reader = stages({})
 normalizer("今日は").tokens     # キョー, ワ
 """
 
@@ -30,7 +30,7 @@ from kokoro_g2p.languages.lattice import Lattice, Reading
 from kokoro_g2p.languages.rows import ReadingRow, Rows, chosen_reading, reading_rows
 from kokoro_g2p.languages.scan import Scan, scan_of
 from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, pieces_pattern
-from kokoro_g2p.languages.script_reader import ReadsLatin, ScriptReader
+from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Normalized, Token
 from kokoro_g2p.word_lists import ListFile, pairs
 
@@ -181,9 +181,9 @@ def say(scan: Scan, parts: Sequence[Part], said: str) -> None:
 class JapaneseReader(ScriptReader):
     """Responsibility: a word in kana as it is said."""
 
-    def __init__(self, lattice: Lattice, user: Mapping[str, str], latin: ReadsLatin) -> None:
+    def __init__(self, lattice: Lattice, user: Mapping[str, str]) -> None:
         self.lattice, self.listed = lattice, lattice.listed
-        self.user, self.latin = user, latin
+        self.user = user
 
     def is_own(self, token: Token) -> bool:
         """Whether a token is a word in katakana."""
@@ -201,7 +201,7 @@ class JapaneseReader(ScriptReader):
         return sounds(said or in_katakana(word))
 
 
-def stages(user: Mapping[str, str], latin: ReadsLatin) -> tuple[JapaneseNormalizer, JapaneseReader]:
+def stages(user: Mapping[str, str]) -> tuple[JapaneseNormalizer, JapaneseReader]:
     """The normalizer and the reader of Japanese. `user`: phonemes of the user's own words."""
     letters, *joints = text(DATA / "japanese_kinds.txt.gz").split("\n")
     lattice = lattice_of(ListFile(DATA / "japanese.txt.gz"), user, letters, joints)
@@ -209,4 +209,4 @@ def stages(user: Mapping[str, str], latin: ReadsLatin) -> tuple[JapaneseNormaliz
     lines = f"slot\tcounter\t{counters}\n" + text(DATA / "japanese.tsv")
     rows = Rows.from_text(lines, VERBALIZERS, ROW_BEGINS)
     normalizer = JapaneseNormalizer(lattice, letters, rows, reading_rows(TABLES["readings"]))
-    return normalizer, JapaneseReader(lattice, user, latin)
+    return normalizer, JapaneseReader(lattice, user)
