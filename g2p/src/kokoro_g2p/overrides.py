@@ -231,7 +231,7 @@ class _Work:
         self.voice = voice_of(outer)
         self.open: list[Opened] = []
         # of each open element where it begins in the cleaned text, and the language inside
-        self.places: list[tuple[int, str]] = []
+        self.places: list[tuple[int, Language]] = []
         self.foreign: dict[int, Sequence[Foreign]] = {}
         self.pieces: list[str] = []
         self.starts: list[int] = []
@@ -363,16 +363,16 @@ class _Work:
         self.places.append((self.length, language))
 
     @property
-    def spoken(self) -> str:
+    def spoken(self) -> Language:
         """The language that holds here."""
         return self.places[-1][1] if self.places else self.language
 
-    def meant(self, tag: str) -> str:
-        """The language that a BCP 47 tag names, of whatever region; empty where nobody reads it."""
-        name = language_of(tag) or ""
+    def meant(self, tag: str) -> Language | None:
+        """The language that a BCP 47 tag names, of whatever region; None where nobody reads it."""
+        name = language_of(tag)
         if name == self.language or (name, self.language) == (US, GB):
             return self.language
-        return "" if self.others(name, "") is None else name
+        return name if name is not None and self.others(name, "") is not None else None
 
     def close(self, name: str, span: tuple[int, int]) -> None:
         """An end tag: its element ends, and what it holds. One of no element is counted."""

@@ -395,14 +395,14 @@ class G2P:
     @staticmethod
     def _parts(sentence: Sentence, word: Word) -> Iterator[Word]:
         """The words of a run of another language; another word itself."""
-        run = (sentence.marked.foreign or {}).get(word.start - sentence.offset)
-        for start, end, phonemes, space in run or ():
+        run = (sentence.marked.foreign or {}).get(word.start - sentence.offset, ())
+        for start, end, phonemes, space in run:
             written = word.text[start:end]
             source: Source = "punctuation" if phonemes in PUNCTUATION else "rule"
             space = space or (end == run[-1][1] and word.space)
             start, end = word.start + start, word.start + end
             yield Word(written, start, end, written, phonemes, source, space=space)
-        if run is None:
+        if not run:
             yield word
 
     def _unheard(self, sentence: Sentence, words: tuple[Word, ...]) -> list[tuple[int, int, str]]:
