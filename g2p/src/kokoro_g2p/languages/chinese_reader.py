@@ -41,8 +41,10 @@ class ChineseReader(ScriptReader):
 
     def said(self, tokens: Sequence[Token], place: int) -> str:
         """The symbols of a word's syllables."""
-        before, after = self.around(tokens, place)
-        syllables = self.readings.syllables(tokens[place].text, before, after)
+        word, before, after = tokens[place].text, "", ""
+        if word.translate(folded()) in self.readings.polyphones:
+            before, after = self.around(tokens, place)
+        syllables = self.readings.syllables(word, before, after)
         return "".join([sounds_of(syllable) for syllable in syllables])
 
     def named(self, character: str) -> str:
@@ -66,7 +68,7 @@ class ChineseReader(ScriptReader):
 
 def stages(user: Mapping[str, str]) -> tuple[ChineseNormalizer, ChineseReader]:
     """The normalizer and the reader of Mandarin. `user`: phonemes of the user's own words."""
-    listed = ListFile(DATA / "chinese.txt.gz")
+    listed = ListFile(DATA / "chinese.txt.gz").entries
     rows = Rows.from_text(text(DATA / "chinese.tsv"), VERBALIZERS, ROW_BEGINS)
     normalizer = ChineseNormalizer(Lattice(listed, user), rows)
     return normalizer, ChineseReader(Readings(listed, reading_rows(TABLES["polyphones"])), user)

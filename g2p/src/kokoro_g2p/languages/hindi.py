@@ -12,6 +12,7 @@ this reads otherwise than espeak-ng stand in data/hindi.txt.gz (training/hindi_w
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from kokoro_g2p.alphabet import NASAL, PRIMARY, SECONDARY
@@ -167,6 +168,7 @@ def silence(syllables: list[Syllable], coda: list[str]) -> None:
         last.silent = not is_said
 
 
+@lru_cache(maxsize=4096)
 def sounds(word: str) -> str:
     """Kokoro's symbols for a word in Devanagari; empty for one without a letter."""
     syllables, coda = parsed(word)

@@ -106,7 +106,9 @@ class JapaneseNormalizer(ScriptNormalizer):
             said = match["override"] or match["latin"] or match["address"] or ""
             if match["other"] is not None:
                 said = SIGNS.get(match[0], "")
-            row = self.rows.read(scan.text, place)
+            # a row of figures begins with the first of them
+            is_inside = match["own"] and A_NUMBER.match(scan.text, max(place - 1, 0), place)
+            row = None if is_inside else self.rows.read(scan.text, place)
             if row is not None and match["own"] is None:
                 end, said = row
             elif row is not None and self._is_number(scan.text, place, row[0]):
@@ -127,8 +129,9 @@ class JapaneseNormalizer(ScriptNormalizer):
     def _is_number(self, text: str, start: int, end: int) -> bool:
         """Whether figures with their counter are whole and begin no longer word: 三日月."""
         words = [text[start:stop] for stop in range(end + 1, start + LONGEST + 1)]
-        is_whole = OWN.fullmatch(text, start, end) and not A_NUMBER.match(text[:start][-1:])
-        return bool(is_whole) and not any(word in self.lattice.listed for word in words)
+        if OWN.fullmatch(text, start, end) is None:
+            return False
+        return not any(word in self.lattice.listed for word in words)
 
     def _furigana(self, run: list[Part], match: "re.Match[str]") -> None:
         """Let kana in brackets be the reading of the characters before, if they have another."""
@@ -204,7 +207,7 @@ class JapaneseReader(ScriptReader):
 def stages(user: Mapping[str, str]) -> tuple[JapaneseNormalizer, JapaneseReader]:
     """The normalizer and the reader of Japanese. `user`: phonemes of the user's own words."""
     letters, *joints = text(DATA / "japanese_kinds.txt.gz").split("\n")
-    lattice = lattice_of(ListFile(DATA / "japanese.txt.gz"), user, letters, joints)
+    lattice = lattice_of(ListFile(DATA / "japanese.txt.gz").entries, user, letters, joints)
     counters = "|".join(sorted(COUNTERS, key=len, reverse=True))
     lines = f"slot\tcounter\t{counters}\n" + text(DATA / "japanese.tsv")
     rows = Rows.from_text(lines, VERBALIZERS, ROW_BEGINS)

@@ -112,6 +112,7 @@ def spaced(words: Sequence[Word]) -> list[Word]:
     for place, word in enumerate(words):
         following = words[place + 1].phonemes if place + 1 < len(words) else ""
         is_mark_next = following[:1] in PUNCTUATION and following[:1] not in OPENING
-        space = following != "" and not is_mark_next and word.phonemes not in OPENING
-        spaced.append(replace(word, space=space or (word.space and following == "")))
+        space = not is_mark_next and word.phonemes not in OPENING if following else word.space
+        # a new word is the most that reading one costs
+        spaced.append(word if word.space == space else replace(word, space=space))
     return spaced
