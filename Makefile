@@ -16,7 +16,7 @@ layout_flag = $(if $(LAYOUT),--layout $(LAYOUT))
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
-.PHONY: help hashes venv vocoder g2p encoder all quality release bundle controls sensitivity bench test test-sse test-slow fuzz lint dist clean
+.PHONY: help hashes venv vocoder g2p encoder all quality release bundle controls bench test test-sse test-slow fuzz lint dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -55,9 +55,6 @@ bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test 
 
 controls: venv ## prove that the gates reject known errors and pass what does no harm
 	$(RUN) -m tests.eval.controls $(checkpoint_flag)
-
-sensitivity: venv ## measure every layer, find a recipe for `mixed`
-	$(RUN) -m kokoro_ane sensitivity $(checkpoint_flag) --build "$(OUT)"
 
 bench: venv ## speed and memory of the executor against eager PyTorch
 	$(RUN) -m mlprogram.benches.executor

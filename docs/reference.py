@@ -1,4 +1,5 @@
-"""Write docs/reference.md: public calls, fields of a bundle's manifest.json, gates, help of verbs.
+"""Write docs/reference.md: contents, public calls, fields of a bundle's manifest.json, gates, the
+flags that verbs share, help of verbs.
 
     python docs/reference.py            # write the page
     python docs/reference.py --check    # exit 1 where the page is not what the code says
@@ -13,6 +14,7 @@ import inspect
 import io
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_type_hints
@@ -24,6 +26,10 @@ from kokoro_ane.core import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude
 
 PAGE = Path(__file__).resolve().parent / "reference.md"
 WIDTH = "100"
+# an option of a help page with its lines, and a heading above options of which none is left
+OPTION = re.compile(r"^  -.*\n(?: {4,}.*\n)*", re.MULTILINE)
+EMPTY_SECTION = re.compile(r"^[a-z ]+:\n(?=\n|\Z)\n?", re.MULTILINE)
+SHARED = 3  # verbs
 HEAD = """# Reference
 
 Made by `python docs/reference.py` from docstrings, annotations and parsers; a test holds this page
@@ -40,9 +46,9 @@ def public_calls() -> Iterator[str]:
         value = getattr(importlib.import_module(home), name)
         signature = ""
         if inspect.isfunction(value):
-            signature = str(inspect.signature(value)).replace("'", "")
-        yield f"### `{name}{signature}`\n"
-        yield f"```text\n{inspect.getdoc(value)}\n```\n"
+            signature = f"{name}{inspect.signature(value)}\n\n".replace("'", "")
+        yield f"### {name}\n"
+        yield f"```text\n{signature}{inspect.getdoc(value)}\n```\n"
 
 
 def field_rows(kind: type) -> list[tuple[str, str, str]]:
@@ -97,10 +103,9 @@ def gates() -> Iterator[str]:
     yield ""
 
 
-def helps() -> Iterator[str]:
-    """Yield `--help` of every verb, as a terminal of 100 columns shows it."""
-    yield "## Every verb\n"
-    before = os.environ.get("COLUMNS")
+def help_pages() -> dict[str, str]:
+    """Return `--help` of every verb, as a terminal of 100 columns shows it."""
+    before, pages = os.environ.get("COLUMNS"), {}
     os.environ["COLUMNS"] = WIDTH
     try:
         for verb in COMMANDS:
@@ -108,19 +113,58 @@ def helps() -> Iterator[str]:
             out = io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
                 kokoro_ane_command([verb, flag])
-            yield f"### kokoro-ane {verb}\n\n```text\n{out.getvalue().rstrip()}\n```\n"
+            pages[verb] = out.getvalue()
     finally:
         if before is None:
             del os.environ["COLUMNS"]
         else:
             os.environ["COLUMNS"] = before
+    return pages
+
+
+def option_of(lines: str) -> tuple[str, str]:
+    """Return the flag and the meaning of an option's lines, whatever columns they stand in."""
+    flag, meaning = re.split(r" {2,}|\n +", lines.strip(), maxsplit=1)
+    return flag, " ".join(meaning.split())
+
+
+def helps() -> Iterator[str]:
+    """Yield the options that SHARED verbs or more have with the same meaning, then the help of
+    every verb without them.
+    """
+    pages = help_pages()
+    counts = Counter(option_of(lines) for page in pages.values() for lines in OPTION.findall(page))
+    shared = [option for option, count in counts.most_common() if count >= SHARED]
+    yield "## Shared flags\n"
+    yield "They mean the same in every verb whose usage shows them, and its list leaves them out.\n"
+    yield "| flag | meaning |\n| --- | --- |"
+    yield from (f"| `{flag}` | {meaning} |" for flag, meaning in shared)
+    yield ""
+    yield "## Every verb\n"
+    for verb, text in pages.items():
+        left = OPTION.sub(lambda found: "" if option_of(found[0]) in shared else found[0], text)
+        left = EMPTY_SECTION.sub("", left)
+        yield f"### kokoro-ane {verb}\n\n```text\n{left.rstrip()}\n```\n"
+
+
+def contents(body: str) -> str:
+    """Return links to the headings of a page, those below a heading in its line."""
+    lines: list[str] = []
+    for level, heading in re.findall(r"^(##+) (.*)$", body, re.MULTILINE):
+        # as GitHub makes anchors
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        name = heading.removeprefix("kokoro-ane ")
+        if level == "##":
+            lines.append(f"- [{name}](#{anchor})")
+        else:
+            lines[-1] += f"{',' if ':' in lines[-1] else ':'} [{name}](#{anchor})"
+    return "\n".join(lines) + "\n"
 
 
 def page() -> str:
     """Return the page."""
-    return (
-        "\n".join([HEAD, *public_calls(), *manifest_fields(), *gates(), *helps()]).rstrip() + "\n"
-    )
+    body = "\n".join([*public_calls(), *manifest_fields(), *gates(), *helps()]).rstrip() + "\n"
+    return "\n".join([HEAD, contents(body), body])
 
 
 @command

@@ -2,6 +2,9 @@
 name one level and say why.
 
     kokoro-ane release [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
+    # a recipe is searched on tuning sentences: docs/quantization.md
+    kokoro-ane release --smallest
+    kokoro-ane release --at-most 40
     # a level a stage, judged together: docs/metrics.md
     kokoro-ane release --product [--encoders w8g] [--methods p6]
 
@@ -13,6 +16,7 @@ object; all of it is in BUILD/release/decision.json (with --product, product.jso
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +33,7 @@ from kokoro_ane.core import (
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.pipeline import read_decision
-from kokoro_ane.quantize import METHODS, Method, default_layout, method_named, parse_level
+from kokoro_ane.quantize import CHOICES, METHODS, Method, default_layout, method_named, parse_level
 from mlprogram import load_rules
 
 if TYPE_CHECKING:
@@ -44,17 +48,36 @@ class ReleaseOptions(SessionOptions):
         "levels to judge, with commas: w8,padded-w8 (default: all of the layout:"
         f" {','.join(METHODS)})"
     )
+    smallest: bool = option(
+        "search the smallest level that ships", False, exclusive="size of a search"
+    )
+    at_most: float | None = option(
+        "search the best level of at most so many MB", metavar="MB", exclusive="size of a search"
+    )
     product: bool = option("levels of encoder and vocoder that ship, combined", False)
     encoders: str = option(
-        "with --product: levels of the encoder, with commas", "mixed,w8g,lossless"
+        "with --product: levels of the encoder, with commas", "mixed,w8g,lossless", rare=True
     )
     chip: str = option("chip of the Neural Engine column", "m4", metavar="CHIP")
     no_build: bool = option("judge only the packages that are there", False, rare=True)
     out: Path | None = option("folder for all of it (default: BUILD/release)", metavar="FOLDER")
 
+    @property
+    def searches(self) -> bool:
+        """Whether a recipe is searched."""
+        return self.smallest or self.at_most is not None
+
 
 def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
     """Methods and layouts of --methods, else all of the layout, or of a product those that ship."""
+    if options.searches:
+        names = (options.methods or "mixed18").split(",")
+        chosen = [parse_level(name, layout) for name in names]
+        if unknown := [method.name for method, _ in chosen if method.name not in CHOICES]:
+            raise InputError(
+                f"--methods {unknown[0]}: a recipe is searched for {' or '.join(CHOICES)}"
+            )
+        return chosen
     if options.methods:
         return [parse_level(name, layout) for name in options.methods.split(",")]
     if options.product:
@@ -100,6 +123,10 @@ def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Pa
 
     require_installed("the judge", "judge")
     file = "product.json" if options.product else "decision.json"
+    if options.searches and (options.product or options.no_build):
+        raise InputError("a search builds levels of the vocoder: no --product and no --no-build")
+    if options.at_most is not None and not options.at_most > 0:
+        raise InputError(f"--at-most {options.at_most:g}: give a size in MB")
     ours, folder = json_of("verdict", "provenance"), options.out or options.build / "release"
     out, cache = folder / file, folder / "cache"
     check_implied(out, ours)
@@ -112,14 +139,19 @@ def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Pa
         from kokoro_ane.eval.store import withheld
     judge: Any = released_product if options.product else judged_level
     record_of = product_record if options.product else decision_record
+    searched: dict[str, Any] = {}
     with session(options, checkpoint, cache, not options.no_build) as context:
+        if options.searches:
+            from kokoro_ane.eval.search import found_level
+
+            judge = partial(found_level, most_mb=options.at_most, record=searched)
         levels = judged_levels(context, names, judge)
         if all(level["failed"] for level in levels):
             raise InputError(
                 f"no level could be judged; {levels[0]['method']}: {levels[0]['failed']}"
             )
         choice = choose(levels, withheld(checkpoint))
-        record = record_of(levels, choice, context, options.chip)
+        record = record_of(levels, choice, context, options.chip) | searched
     write_json(out, record, ours)
     return choice, record, out
 

@@ -5,13 +5,14 @@ how much of a limit is used, and where the marks of the page's two plots stand.
     check = tightest(level)                 # the gate that is nearest to its limit, or beyond it
     used(check)                             # 0.8: four fifths of what the limit allows
     size_plot(record)                       # size against PESQ, each level's own gate
+    search_plot(record["search"])           # size against the nearest limit, every choice tried
     strip_plot(record, "mcd_db")            # every sentence of every level, with that level's gates
 
 eval/page/report.html.jinja draws the plots as SVG. Places across are percentages of the width, so
 that a plot fits a phone and a screen; heights, and what stands at a point, are in pixels.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kokoro_ane.eval.gates import MEAN
@@ -167,13 +168,7 @@ def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
     heights = [level["summary"][metric][key] for level in levels for key in ("mean", "worst")]
     low, high = _range([*heights, *(limit for limits in gates.values() for limit in limits)])
     most_mb = max(level["bytes"] for level in levels) / 1e6 * 1.08
-
-    def x(megabytes: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * megabytes / most_mb, 2)
-
-    def y(value: float) -> float:
-        return round(BOTTOM_PX - (BOTTOM_PX - TOP_PX) * (value - low) / (high - low), 1)
-
+    x, y = _axes(most_mb, low, high)
     # Boxes that no label may cover: first those of the points, then those of the labels so far.
     boxes: list[Box] = []
     for level in levels:
@@ -200,8 +195,55 @@ def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
                 "leader": f"{dx * 0.8:.1f}" if abs(dy) > LINE_PX / 2 else "",
             }
         )
+    title = f"{METRICS[metric].title}, {METRICS[metric].unit}"
+    return _plot(title, most_mb, low, high, points)
+
+
+def search_plot(search: Record) -> dict[str, Any]:
+    """Size of every choice that a search tried against how much of the nearest limit it used on the
+    tuning set; what of it holds, what does not, what was taken; a line at the room.
+    """
+    trials = search["trials"]
+    most_mb = max(trial["bytes"] for trial in trials) / 1e6 * 1.08
+    high = min(200.0, 1.08 * max(100 * trial["share"] for trial in trials))
+    x, y = _axes(most_mb, 0.0, high)
+    kinds = {True: "ship", False: "reject"}
+    points = [
+        {
+            "x": x(trial["bytes"] / 1e6),
+            "y": y(min(100 * trial["share"], high)),
+            "worst": "0",
+            "gates": [],
+            "kind": kinds[trial["share"] <= search["room"]],
+            "label": "taken" if trial == search["taken"] else "",
+            "dx": 10,
+            "dy": 0,
+            "anchor": "start",
+            "leader": "",
+        }
+        for trial in trials
+    ]
+    title = "used of the nearest limit, %"
+    return _plot(title, most_mb, 0.0, high, points) | {"line": y(100 * search["room"])}
+
+
+def _axes(
+    most_mb: float, low: float, high: float
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Megabytes to a place across, and a value to a height."""
+    span = BOTTOM_PX - TOP_PX
+    return (
+        lambda megabytes: round(LEFT + (RIGHT - LEFT) * megabytes / most_mb, 2),
+        lambda value: round(BOTTOM_PX - span * (value - low) / (high - low), 1),
+    )
+
+
+def _plot(
+    title: str, most_mb: float, low: float, high: float, points: Sequence[Record]
+) -> dict[str, Any]:
+    x, y = _axes(most_mb, low, high)
     return {
-        "metric": METRICS[metric],
+        "title": title,
         "grid": [(f"{value:g}", y(value)) for value in _ticks(low, high)],
         "ticks": [(f"{value:g}", x(value)) for value in _ticks(0.0, most_mb)],
         "points": points,
@@ -209,6 +251,7 @@ def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
         "right": RIGHT,
         "bottom": BOTTOM_PX,
         "height": HEIGHT_PX,
+        "line": None,
     }
 
 

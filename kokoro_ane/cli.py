@@ -53,10 +53,6 @@ MORE = MappingProxyType(
             "kokoro_ane.pipeline.settle",
             "statistics of voices, before they are first asked for",
         ),
-        "sensitivity": (
-            "kokoro_ane.quantize.sensitivity",
-            "measure every layer, find a recipe for `mixed`",
-        ),
         "variation": (
             "kokoro_ane.eval.variation",
             "what the model does to itself, stored for verdicts",

@@ -254,7 +254,7 @@ def quantize_stage(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]
     from kokoro_ane.quantize import recipe_for
 
     checkpoint = open_checkpoint(options.checkpoint)
-    recipe = recipe_for(method, checkpoint, options.recipe)
+    recipe = recipe_for(method, checkpoint, options.build, options.recipe)
     layout = options.layout or default_layout(checkpoint)
     if options.runtime != CORE_ML:
         from kokoro_ane.runtimes import build_file

@@ -1,9 +1,17 @@
 """What others may use of this room."""
 
+# What a search chooses among
+from .candidates import Candidates as Candidates
+
 # Build the packages of a compression level
 from .compress import LevelFile as LevelFile
 from .compress import build_compressed as build_compressed
 from .compress import level_for as level_for
+
+# What each layer loses at each level, by gradients
+from .curvature import SPEECH as SPEECH
+from .curvature import excerpts_of as excerpts_of
+from .curvature import speech_vector as speech_vector
 
 # Weights to stored forms
 from .fits import rows_of as rows_of
@@ -23,6 +31,7 @@ from .locator import options_for as options_for
 from .locator import parse_level as parse_level
 
 # The compression methods, each a frozen configuration in one registry
+from .methods import CHOICES as CHOICES
 from .methods import CONVERTED as CONVERTED
 from .methods import LEVELS as LEVELS
 from .methods import METHODS as METHODS
@@ -47,3 +56,6 @@ from .stored_forms import store as store
 
 # A level in the streaming layouts
 from .streaming_level import attach_level as attach_level
+
+# From what each layer loses at each level to a choice for every layer under a size
+from .trade_off import Point as Point

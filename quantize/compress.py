@@ -173,7 +173,10 @@ class LevelFile:
         else, and CheckFailed for a level that cannot be made.
         """
         method, named = method_named(name, stage), f"Kokoro{stage.capitalize()}"
-        path, recipe = level_path(method, checkpoint, build, named), recipe_for(method, checkpoint)
+        path, recipe = (
+            level_path(method, checkpoint, build, named),
+            recipe_for(method, checkpoint, build),
+        )
         if not path.exists():
             print(f"{path} does not exist: making it", file=sys.stderr)
         level = level_for(method, checkpoint, build, recipe, stage=named)

@@ -375,16 +375,10 @@ def _parsed(setting: str) -> tuple[str, Any]:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
 
 
-# The kinds of budget that a recipe is searched under. A recipe of `mixed` has the most arithmetic
-# in int8 or the least size, one of `mixed18` the least size.
-INT8_MACS, SIZE, SIZE_18 = "int8_macs", "size", "size18"
-STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every layer starts from
-LEVELS_FOR = {
-    INT8_MACS: ("w8", "w8a8"),
-    SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
-    SIZE_18: ("fp16", "w8", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
-}
-# Levels that are not measured: their distance is another level's, times the ratio of the errors
-# that the best tables of so many bits have for a normal density (Max 1960; of 4 bits: 0.0095).
-LIKE = {"p8": ("p4g_gptq", 0.005), "p6g_gptq": ("p4g_gptq", 0.068), "p3g_gptq": ("p4g_gptq", 3.64)}
-RECIPES_OF = {INT8_MACS: "mixed", SIZE: "mixed", SIZE_18: "mixed18"}
+# What a search chooses from for every layer beside fp16, by the method that follows its recipe.
+CHOICES = MappingProxyType(
+    {
+        "mixed": ("w8", "p6", "p4", "p6_gptq", "p4_gptq"),
+        "mixed18": ("w8", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
+    }
+)

@@ -126,7 +126,7 @@ def plan_for(
         return {layer.name: _uniform(method, layer) for layer in planned}
     if recipe is None:
         raise InputError(
-            f"method {method.name!r} needs a recipe: `kokoro-ane sensitivity` finds one"
+            f"method {method.name!r} needs a recipe: `kokoro-ane release --smallest` finds one"
         )
     _require_same({layer.name for layer in planned}, set(recipe))
     return {layer.name: by_level(layer, recipe[layer.name]) for layer in planned}
@@ -197,8 +197,8 @@ def _require_same(vocoder: set[str], recipe: set[str]) -> None:
     ):
         if names:
             raise InputError(
-                f"recipe {what}: {min(names)} ({len(names)} in all); run `kokoro-ane sensitivity`"
-                " again"
+                f"recipe {what}: {min(names)} ({len(names)} in all); `kokoro-ane release"
+                " --smallest` finds another"
             )
 
 

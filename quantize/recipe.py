@@ -1,7 +1,7 @@
-"""A recipe: the level of every layer of one checkpoint. quantize.sensitivity finds it, and methods
+"""A recipe: the level of every layer of one checkpoint. `release --smallest` finds it, and methods
 `mixed` and `mixed18` follow it.
 
-    recipe = load_recipe(recipe_path(checkpoint, "mixed"))
+    recipe = load_recipe(recipe_path(checkpoint, "mixed", Path("build")))
     recipe.require_fits(checkpoint)
 """
 
@@ -27,7 +27,7 @@ from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights
 RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
 OURS = json_of("checkpoint_sha256", "levels")
-FIND = "`kokoro-ane sensitivity` finds one"
+FIND = "`kokoro-ane release --smallest` finds one"
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Recipe:
 
     checkpoint: str
     checkpoint_sha256: str
-    # {"int8_macs": 0.9}, {"size": 0.5} or {"size18": 0.25}
+    # {"bytes": 38100000}; of recipes that were found earlier, shares of the fp16 package
     budget: Mapping[str, float]
-    # spectral_distance_db2, size and int8_macs of this choice, as the search forecasts them
+    # the distance of this choice, as the search forecasts it
     forecast: Mapping[str, float]
     levels: Mapping[str, str]
     format: int = FORMAT
@@ -82,16 +82,22 @@ class Recipe:
         write_json(path, self.as_dict(), OURS)
 
 
-def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
-    """Where the recipe of a checkpoint for `mixed` or `mixed18` stands by default: in the
-    checkpoint's folder as METHOD.json; bundled under its name; or kokoro-int8's, for weights of its
-    architecture.
+def kept_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
+    """Where a search leaves the recipe for the packages of a build folder."""
+    return build / "recipes" / f"{checkpoint.name}-{method}.json"
+
+
+def recipe_path(checkpoint: Checkpoint, method: str, build: Path) -> Path:
+    """Where the recipe of a checkpoint for `mixed` or `mixed18` stands by default: in the build
+    folder, where a search left it; in the checkpoint's folder as METHOD.json; bundled under its
+    name; or kokoro-int8's, for weights of its architecture.
     """
     suffix = "" if method == "mixed" else f"-{method}"
-    places = [checkpoint.folder / f"{method}.json", RECIPES / f"{checkpoint.name}{suffix}.json"]
+    bundled = RECIPES / f"{checkpoint.name}{suffix}.json"
+    places = [kept_recipe(checkpoint, method, build), checkpoint.folder / f"{method}.json", bundled]
     if has_kokoros_vocoder(checkpoint.config):
         places.append(RECIPES / f"{KOKORO_INT8}{suffix}.json")
-    return next((path for path in places if path.is_file()), places[1])
+    return next((path for path in places if path.is_file()), bundled)
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -105,12 +111,15 @@ def load_recipe(path: Path) -> Recipe:
     return Recipe(**data)
 
 
-def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None = None) -> Recipe | None:
-    """The recipe that a method needs: the one at `path`, or the checkpoint's default. None for
-    methods that need no recipe. Raises InputError when `path` names one for them.
+def recipe_for(
+    method: Method, checkpoint: Checkpoint, build: Path, path: Path | None = None
+) -> Recipe | None:
+    """The recipe that a method needs: the one at `path`, or the default one of the checkpoint and
+    the build folder. None for methods that need no recipe. Raises InputError when `path` names one
+    for them.
     """
     if method.by_recipe:
-        recipe = load_recipe(path or recipe_path(checkpoint, method.name))
+        recipe = load_recipe(path or recipe_path(checkpoint, method.name, build))
         if recipe.needs_ios18 and method.target is None:
             raise InputError(
                 "the recipe has tables for some rows, which needs iOS 18: 'mixed18' builds it,"

@@ -3,8 +3,6 @@ on speech that the checkpoint makes.
 
     # 10 s of one core a sentence; an interrupted run goes on where it stopped
     python -m training.fit_statistics --checkpoint kokoro-int8 --count 1500
-    # more of a length, beside what an earlier predictor knows: 5 s of one core a sentence
-    python -m training.fit_statistics --count 240 --words 10 24 --earlier statistics.npz
 
 The teacher is the network itself. It speaks COUNT texts in all of its voices and in random blends
 of them, at several speeds, and what every norm of the generator's second stage measures is
@@ -44,7 +42,7 @@ from kokoro_ane.core import (
     staged,
 )
 from kokoro_g2p import VOWELS
-from training.taught_lines import ALTERATIONS, ALTERED, WORDS, Line, lines
+from training.taught_lines import ALTERATIONS, Line, lines
 
 if TYPE_CHECKING:
     from kokoro_ane.core import Checkpoint
@@ -225,17 +223,15 @@ def recorded(
     count: int,
     seed: int,
     folder: Path,
-    words: tuple[int, int],
-    altered: float,
 ) -> Records:
     """Records of at least `count` sentences. Those that the folder lacks are spoken now."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{checkpoint.sha256[:12]}-{seed}-{words[0]}-{words[1]}-{altered:.2f}"
+    name = f"{checkpoint.sha256[:12]}-{seed}"
     parts = [folder / f"{name}-{number:04d}.npz" for number in range(-(-count // PART))]
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
         _speak(
             Teacher(checkpoint),
-            lambda number: lines(checkpoint.voices, seed * 100_003 + number, words, altered),
+            lambda number: lines(checkpoint.voices, seed * 100_003 + number),
             missing,
         )
     return Records.joined(Records(**np.load(path)) for path in parts)
@@ -272,31 +268,15 @@ def fitted(
     heard: np.ndarray,
     landmarks: int,
     rank: int,
-    earlier: "StatisticsPredictor | None" = None,
 ) -> "StatisticsPredictor":
     """Fit a radial basis network by ridge regression, with outputs of low rank.
 
     sizes: of the four groups of inputs.
     heard: [2R], how much a channel's error counts where the rank is too low for all.
-    earlier: a predictor whose values at its landmarks stand for the sentences that it was fitted
-    to.
     """
     from kokoro_ane.vocoder import StatisticsPredictor
 
     inputs, targets = inputs.astype(np.float64), targets.astype(np.float64)
-    counts = np.ones(len(inputs))
-    if earlier is not None:
-        earlier_inputs = earlier.landmarks @ earlier.axes / earlier.scale + earlier.mean
-        inputs, targets = (
-            np.concatenate([inputs, earlier_inputs]),
-            np.concatenate([targets, earlier(earlier_inputs)]),
-        )
-        counts = np.concatenate(
-            [
-                counts,
-                np.full(len(earlier_inputs), earlier.fitted["sentences"] / len(earlier_inputs)),
-            ]
-        )
     # a group counts by its share, however many inputs it has
     share = np.concatenate(
         [np.full(size, share / np.sqrt(size)) for size, share in zip(sizes, SHARES, strict=True)]
@@ -315,12 +295,11 @@ def fitted(
     width = WIDTH * float(np.median(distance))
     near, units, usual = np.exp(-distance / width), deviations(targets), targets.mean(0)
     normalized = (targets - usual) / units
-    weighed = near.T * counts  # [m, n]
     # regularized least squares for the heights of the bells, [m, 2R]; the last term, far below the
     # first two, keeps the matrix regular where landmarks coincide
     solved = np.linalg.solve(
-        weighed @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(chosen)),
-        weighed @ normalized,
+        near.T @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(chosen)),
+        near.T @ normalized,
     )
     # the outputs' principal axes, by what is heard of them
     *_, axes = np.linalg.svd(near @ (solved * heard), full_matrices=False)
@@ -381,10 +360,7 @@ class FitOptions(CommandOptions):
 
     checkpoint: str | None = checkpoint_option()
     count: int = option("sentences to speak", 1500)
-    words: tuple[int, ...] = option("of a text, from, to", WORDS, nargs=2)
-    altered: float = option("share of the texts that are altered as no sentence is", ALTERED)
     seed: int = option("of texts, voices and noise", 1)
-    earlier: Path | None = option("a predictor of these weights, whose sentences count too")
     landmarks: int = option("bells of the network", 1000)
     rank: int = option("of its outputs", 192)
     data: Path = option("folder of the records", Path("build/statistics"))
@@ -397,15 +373,11 @@ class FitOptions(CommandOptions):
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(FitOptions, "training.fit_statistics", __doc__, argv)
-    positive = options.landmarks, options.rank, *options.words
-    if options.count < 2 * HELD_OUT or min(positive) < 1:
+    if options.count < 2 * HELD_OUT or min(options.landmarks, options.rank) < 1:
         raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
-    if not 0 <= options.altered <= 1:
-        raise InputError(f"--altered must be 0 to 1, not {options.altered}")
     from kokoro_ane.core import open_checkpoint
     from kokoro_ane.vocoder import (
         Vocoder,
-        load_predictor,
         predictor_name,
         save_predictor,
         stage_norms,
@@ -417,9 +389,7 @@ def main(argv: list[str] | None = None) -> int:
         suffixes=(".npz",),
         arguments=options,
     )
-    earlier = load_predictor(options.earlier) if options.earlier else None
-    words, count = options.words, options.count
-    records = recorded(checkpoint, count, options.seed, options.data, words, options.altered)
+    records = recorded(checkpoint, options.count, options.seed, options.data)
     generator = Vocoder.from_checkpoint(checkpoint).generator
     norms, up = stage_norms(generator, 1), generator.ups[1]
     style_dim = checkpoint.config.style_dim
@@ -429,22 +399,15 @@ def main(argv: list[str] | None = None) -> int:
         [np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2
     )
     fit_to = records.inputs[~held], records.targets[~held]
-    predictor = fitted(*fit_to, sizes, heard, options.landmarks, options.rank, earlier)
-    spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
+    predictor = fitted(*fit_to, sizes, heard, options.landmarks, options.rank)
     figures: dict[str, Any] = {
-        "sentences": spoken + before,
-        "spoken": spoken,
+        "sentences": int((~held).sum()),
         "held_out": int(held.sum()),
         "seed": options.seed,
         "python": sys.version.split()[0],
         "errors": errors(predictor, records, held, heard == max(HEARD)),
     }
-    # an earlier predictor's sentences count in its centres, too
     first_means = records.first_means[~held].mean(0)
-    if earlier is not None:
-        weights = (spoken, before)
-        earlier_means = earlier.centres[: len(first_means)]
-        first_means = np.average([first_means, earlier_means], axis=0, weights=weights)
     whole = replace(
         predictor,
         centres=np.concatenate([first_means, predictor.centres]).astype(np.float32),

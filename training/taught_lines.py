@@ -2,7 +2,7 @@
 prose of Python's documentation, cut and joined anew, with words of the lexicon in it, in voices,
 blends and speeds that are drawn. None of the texts is in a set that tunes or judges.
 
-    for line in islice(lines(checkpoint.voices, seed=0, words=WORDS, altered=ALTERED), 240): ...
+    for line in islice(lines(checkpoint.voices, seed=0), 240): ...
 """
 
 import gzip
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-WORDS = (4, 90)  # of a text, by default: as many have 4 to 8 as have 8 to 16
+WORDS = (4, 90)  # of a text: as many have 4 to 8 as have 8 to 16
 ALTERED = 0.25  # of all lines
 # Kind of alteration -> how often, least and greatest strength: of a whisper none, seconds that the
 # longest vowel is held for, what is added to the energy (a logarithm), how often the only word is
@@ -57,10 +57,8 @@ def prose() -> list[str]:
     )
 
 
-def lines(
-    voices: tuple[str, ...], seed: int, words: tuple[int, int], altered: float
-) -> Iterator[Line]:
-    """Yield texts of so many words without end, this share of them altered. Three in ten are whole
+def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
+    """Yield texts of WORDS words without end, ALTERED of them altered. Three in ten are whole
     sentences; the others are pieces of several, with a fifth of the words exchanged for words of
     the lexicon.
     """
@@ -74,10 +72,10 @@ def lines(
     shares = [share for share, *_ in ALTERATIONS.values()]
     while True:
         # as many of a length as of twice that
-        count = round(np.exp(rng.uniform(*np.log(words))))
+        count = round(np.exp(rng.uniform(*np.log(WORDS))))
         text = _text(rng, sentences, pieces, lexicon, count)
         kind, strength = "", 0.0
-        if rng.random() < altered:
+        if rng.random() < ALTERED:
             kind = rng.choices(tuple(ALTERATIONS), shares)[0]
             strength = rng.uniform(*ALTERATIONS[kind][1:])
         if kind == "repeated":

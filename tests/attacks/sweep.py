@@ -43,7 +43,7 @@ CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     vectors CK BUILD --check {user}/build/vectors
     bundle CK BUILD --out {user}/new-tiny
     bundle --verify {user}/build/bundle-tiny-padded-fp16
-    sensitivity CK BUILD --size 0.5 --recipe {user}/new.json
+    release --at-most 1 CK BUILD --out {user}/new
     variation CK
     voices CK
     settle CK slt

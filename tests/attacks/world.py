@@ -50,7 +50,7 @@ MADE = """
 WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of this harness
 # What takes long: the command has gone to work.
 LONG = """
-    core.builder.convert quantize.compress.level_of quantize.measure.LayerTrials.from_checkpoint
+    core.builder.convert quantize.compress.level_of quantize.candidates.Candidates.measured
     runtimes.onnx.onnx_levels.write_level pipeline.intermediates.upstream_run
     eval.execution.Workers.measure speech.speech.check_speech
     pipeline.bundle_files.write_text_tables core.kokoro_int8.cache._decode

@@ -30,7 +30,7 @@ from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, 
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.report import main as report
-from kokoro_ane.eval.report_figures import figure, interval_of, strip_plot, used
+from kokoro_ane.eval.report_figures import figure, interval_of, search_plot, strip_plot, used
 from kokoro_ane.eval.report_page import asset, page
 from kokoro_ane.eval.terminal import print_release
 from kokoro_ane.speech.corpus import require_disjoint
@@ -384,6 +384,23 @@ class TestPage:
             assert after(" ", "summary") == ["B"]
             assert after("a", "#play") == ["play", "A"]
             assert after(" ", "button[data-side=A]") == ["A"]
+
+    def test_what_a_search_tried_is_drawn(self, record, heard):
+        trials = [
+            {"bytes": 30_000_000, "share": 1.5},
+            {"bytes": 40_000_000, "share": 0.5},
+            {"bytes": 35_000_000, "share": 0.75},
+        ]
+        search = {"asked": 2, "room": 0.75, "trials": trials, "taken": trials[2]}
+        plot = search_plot(search)
+        assert [point["kind"] for point in plot["points"]] == ["reject", "ship", "ship"]
+        assert [point["label"] for point in plot["points"]] == ["", "", "taken"]
+        # what holds lies on the line or below, where heights grow downwards
+        assert [point["y"] < plot["line"] for point in plot["points"]] == [True, False, False]
+        assert plot["points"][0]["x"] < plot["points"][2]["x"] < plot["points"][1]["x"]
+        words = words_of({**record, "search": search}, heard)
+        assert "The judged sentences were asked 2 times." in words
+        assert "What the search tried" not in words_of(record, heard)
 
     def test_a_limit_that_moves_is_said_where_it_explains_a_row(self, heard):
         doubtful = made_up({"fp16": 0.0, "w8": 0.98})

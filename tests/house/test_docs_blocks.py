@@ -11,10 +11,14 @@ import json
 import re
 import runpy
 import sys
+from collections import Counter
 
 import pytest
 
 from kokoro_ane.core import COLUMNS_PER_FRAME, FRAMES_PER_SECOND, LONGEST_BUCKET, PADDED_BUCKETS
+from kokoro_ane.core.hub import HUB_REPOSITORY
+from kokoro_ane.core.kokoro_int8.cache import bundled_voices
+from kokoro_ane.core.voice_list import LANGUAGE_TAGS, voice_names
 from kokoro_ane.quantize import STAGE_METHODS
 from kokoro_ane.vocoder import BUCKETS, MEASURED
 from kokoro_g2p.port.text_tables import TEXT_BYTES
@@ -120,12 +124,24 @@ def test_a_whole_product_is_the_sum_of_its_parts():
 def test_pages_name_the_longest_sentence_of_each_layout():
     """In tenths of a second, cut off: a page may not promise a frame that no package has."""
     longest = [int(10 * n / FRAMES_PER_SECOND) / 10 for n in (LONGEST_BUCKET, PADDED_BUCKETS[-1])]
-    (question,) = re.findall(r"^\| What happens to a long text\? .*$", TEXTS["README.md"], re.M)
+    (long_texts,) = re.findall(r"^- \*\*Long texts\*\* .*$", TEXTS["docs/speaking.md"], re.M)
     (ends,) = re.findall(
         r"Packages of the default layout end at .*$", TEXTS["docs/devices.md"], re.M
     )
-    for sentence in (question, ends):
+    for sentence in (long_texts, ends):
         assert [float(seconds) for seconds in re.findall(r"([\d.]+) s\b", sentence)] == longest
+
+
+def test_readme_counts_the_voices_of_each_language():
+    head, *rows = re.findall(
+        r"^\| (?:language|voices|with kokoro-int8).*$", TEXTS["README.md"], re.M
+    )
+    letters = re.findall(r": (\w) ", head)
+    assert letters == sorted(LANGUAGE_TAGS)
+    for row, voices in zip(rows, (voice_names(HUB_REPOSITORY), bundled_voices()), strict=True):
+        counts = Counter(name[0] for name in voices)
+        shown = [int(count) for count in re.findall(r"(?<=\| )\d+", row)]
+        assert shown == [*(counts[letter] for letter in letters), len(voices)]
 
 
 def test_the_page_of_chips_says_which_whole_sentences_are_too_wide():
@@ -149,6 +165,6 @@ def test_the_page_for_apps_says_which_level_works_where():
 
 def test_commands_of_other_commits_stand_under_measured_once():
     texts = TEXTS | {"docs/evidence.md": TEXTS["docs/evidence.md"].split("# Measured once")[0]}
-    for name in ("LOG.md", "CHANGELOG.md"):
+    for name in ("docs/LOG.md", "CHANGELOG.md"):
         del texts[name]
     assert not [line for text in texts.values() for line in OLD_COMMAND.findall(text)]

@@ -38,6 +38,15 @@ HOMES = {"mlprogram": ROOT / "mlprogram" / "src", "kokoro_g2p": ROOT / "g2p" / "
 DOTTED = re.compile(rf"(?<![\w./'])(?:kokoro_ane\.)?(?:{ROOMS})(?:\.[A-Za-z_]\w*)+(?![\w(/])")
 VERB, TARGET = re.compile(r"`?kokoro-ane ([a-z][a-z0-9-]*)"), re.compile(r"`make ([a-z][a-z0-9-]*)")
 PLACEHOLDER = re.compile(r"/[A-Z]+\.")  # core/data/NAME.txt
+# what a page must not use before it has linked the glossary
+GLOSSED = "AdaIN|Snake|LSD|clean commit|judged set|tuning set|tail|recipe|host|ships?|product"
+GLOSSED_PAGES = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")} - {
+    "docs/architecture.md",  # has the glossary
+    "docs/reference.md",
+    "docs/LOG.md",
+}
+TO_GLOSSARY = re.compile(r"\[[^\]]*\]\([^)]*#glossary\)")
+NO_PROSE = re.compile(r"^```.*?^```|`[^`\n]*`|^#.*?$", re.DOTALL | re.MULTILINE)
 BARE = re.compile(r"(?<![\w./*-])\w+\.py\b")
 
 
@@ -96,6 +105,15 @@ def test_pages_that_sources_cite_exist():
         for source, name in sorted(cited)
         if not (ROOT / name).exists()
     ]
+
+
+@pytest.mark.parametrize("name", ["README.md", *sorted(GLOSSED_PAGES)])
+def test_the_first_use_of_a_word_links_the_glossary(name):
+    text = NO_PROSE.sub("", (ROOT / name).read_text(encoding="utf-8"))
+    links = [range(*link.span()) for link in TO_GLOSSARY.finditer(text)]
+    for word in GLOSSED.split("|"):
+        first = re.search(rf"\b{word}\b", text)
+        assert not first or any(first.start() in link for link in links), word
 
 
 # Whether the longest module that begins `name` exists and contains the next part of the name.

@@ -33,10 +33,10 @@ LEVELS = (
     {"quantize": 24},
     {"runtimes": 20.2},
     {"pipeline": 34.0},
-    {"eval": 41.6},
+    {"eval": 43.6},
     {"kokoro_ane": 2.0},
-    {"training": 4.4},
-    {"bench": 6.2},
+    {"training": 4.0},
+    {"bench": 6.4},
 )
 # where the packages of the two other distributions stand, and how a room is imported
 HOMES = {"mlprogram": "mlprogram/src/mlprogram", "g2p": "g2p/src/kokoro_g2p"}
@@ -45,7 +45,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS, DOC_PAGES = 219_500, 19_600, 14
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 221_000, 19_800, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
@@ -69,13 +69,13 @@ SOURCES = [
     if path.suffix == ".py" and path.parts[0] in LEVEL and "tests" not in path.parts
 ]
 TESTS = [path for path in TRACKED if path.suffix == ".py" and "tests" in path.parts]
-# Written ones: docs/reference.py makes the reference.
+# Written ones: docs/reference.py makes the reference, and the log is no page to read through.
 PAGES = [
     path
     for path in TRACKED
     if path.suffix == ".md"
     and (path.parts[0] == "docs" or path.as_posix() in ("README.md", "CONTRIBUTING.md"))
-    and path.name != "reference.md"
+    and path.name not in ("reference.md", "LOG.md")
 ]
 
 

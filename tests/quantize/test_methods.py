@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,15 +19,12 @@ from kokoro_ane.core.kokoro_int8.cache import CONFIG, DATA
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.curvature import can_take
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.measure import changes
 from kokoro_ane.quantize.methods import (
-    INT8_MACS,
-    LEVELS_FOR,
+    CHOICES,
     METHODS,
     SCHEMES,
-    SIZE,
-    SIZE_18,
     Activations,
     IntegerWeights,
     PaletteWeights,
@@ -36,7 +34,7 @@ from kokoro_ane.quantize.methods import (
 )
 from kokoro_ane.quantize.plan import Layer, int8_macs_share, plan_for
 from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
-from kokoro_ane.quantize.search import Option, first_within, trade_off
+from kokoro_ane.quantize.trade_off import Option, first_within, trade_off
 from kokoro_ane.runtimes.genuine import require_genuine
 from tests.commands import parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
@@ -194,9 +192,9 @@ class TestPlan:
             *[IntegerWeights] * 3,
         ]
         # nor does a search offer them one
-        levels = [level for level in LEVELS_FOR[SIZE_18] if changes(strided[0], level)]
+        levels = [level for level in CHOICES["mixed18"] if can_take(strided[0], level)]
         assert levels == ["w8"]
-        assert "p6g_gptq" in [level for level in LEVELS_FOR[SIZE_18] if changes(LARGE, level)]
+        assert "p6g_gptq" in [level for level in CHOICES["mixed18"] if can_take(LARGE, level)]
 
     @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18"])
     def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name):
@@ -215,7 +213,7 @@ class TestPlan:
             ),
             (good | {"nothing": "w8"}, "names a layer that the vocoder does not have: nothing"),
             ({STYLE.name: "w8"} | dict.fromkeys((LARGE.name, UPS.name), "w8"), r"\(1 in all\)"),
-            (None, "method 'mixed' needs a recipe: `kokoro-ane sensitivity`"),
+            (None, "method 'mixed' needs a recipe: `kokoro-ane release --smallest`"),
         ):
             refused(message, plan_for, METHODS["mixed"], LAYERS, recipe)
 
@@ -223,16 +221,16 @@ class TestPlan:
 class TestRecipeFile:
     def test_a_checkpoints_folder_brings_its_own(self):
         checkpoint = open_checkpoint(str(DEMO_VOICE))
-        recipe = recipe_for(METHODS["mixed"], checkpoint, None)
+        recipe = recipe_for(METHODS["mixed"], checkpoint, Path("build"))
         assert recipe is not None
         recipe.require_fits(checkpoint)
-        assert recipe_path(checkpoint, "mixed18") == RECIPES / "demo-mixed18.json"
+        assert recipe_path(checkpoint, "mixed18", Path("build")) == RECIPES / "demo-mixed18.json"
 
     def test_weights_of_kokoros_architecture_follow_kokoro_int8s(self):
         demo = open_checkpoint(str(DEMO_VOICE))
         config = KokoroConfig.load(DATA / CONFIG)
         other = replace(demo, config=replace(config, name="mine"), folder=DATA)
-        recipe = recipe_for(METHODS["mixed18"], other)
+        recipe = recipe_for(METHODS["mixed18"], other, Path("build"))
         assert recipe.checkpoint == "kokoro-int8"
         recipe.require_fits(other)
         refused("was found for checkpoint kokoro-int8", recipe.require_fits, demo)
@@ -251,7 +249,7 @@ class TestRecipeFile:
 
     def test_a_missing_one_names_the_command_and_an_unknown_level_the_others(self, tmp_path):
         path, recipe = tmp_path / "r.json", parsed(RECIPES / "kokoro-int8.json")
-        refused("there is no recipe .* `kokoro-ane sensitivity`", load_recipe, path)
+        refused("there is no recipe .* `kokoro-ane release --smallest`", load_recipe, path)
         recipe["levels"]["F0_conv"] = "w9"
         path.write_text(json.dumps(recipe), encoding="utf-8")
         refused("unknown level 'w9'; there are: fp16, w8, p6, p4, p6_gptq,", load_recipe, path)
@@ -259,31 +257,32 @@ class TestRecipeFile:
 
 class TestTradeOff:
     OPTIONS = [
-        Option(layer, level, distance, gain)
+        Option(layer, level, distance, saved)
         for layer, choices in {
-            "a": {"w8": (0.0, 0.0), "w8a8": (0.1, 0.5)},
-            "b": {"w8": (0.0, 0.0), "w8a8": (0.9, 0.3)},
-            "c": {"w8": (0.0, 0.0), "w8a8": (0.02, 0.2)},
+            "a": {"fp16": (0.0, 0.0), "w8": (0.1, 5e6)},
+            "b": {"fp16": (0.0, 0.0), "w8": (0.9, 3e6)},
+            "c": {"fp16": (0.0, 0.0), "w8": (0.02, 2e6)},
         }.items()
-        for level, (distance, gain) in choices.items()
+        for level, (distance, saved) in choices.items()
     ]
 
-    def test_trade_offs_are_the_best_of_their_gain(self):
-        curve = trade_off(self.OPTIONS, "w8")
-        assert [point.gain for point in curve] == pytest.approx([0.0, 0.2, 0.7, 1.0])
-        assert [point.distance_db2 for point in curve] == pytest.approx([0.0, 0.02, 0.12, 1.02])
-        assert first_within(curve, INT8_MACS, 0.6).levels == {"a": "w8a8", "b": "w8", "c": "w8a8"}
+    def test_trade_offs_are_the_best_of_their_size(self):
+        curve = trade_off(self.OPTIONS)
+        assert [point.saved for point in curve] == pytest.approx([0.0, 2e6, 7e6, 10e6])
+        assert [point.distance for point in curve] == pytest.approx([0.0, 0.02, 0.12, 1.02])
+        best = first_within(curve, whole_bytes=20e6, most_bytes=14e6)
+        assert best.levels == {"a": "w8", "b": "fp16", "c": "w8"}
         # Against every combination of levels
         by_layer = [[o for o in self.OPTIONS if o.layer == layer] for layer in "abc"]
-        for point in trade_off(self.OPTIONS, "w8"):
+        for point in curve:
             rivals = [
                 c
                 for c in itertools.product(*by_layer)
-                if sum(o.gain for o in c) >= point.gain - 1e-9
+                if sum(o.saved for o in c) >= point.saved - 1
             ]
-            assert point.distance_db2 <= min(sum(o.distance_db2 for o in c) for c in rivals) + 1e-9
-        with pytest.raises(InputError, match=r"size 0.2 is out of reach: .* as far as 0.3000"):
-            first_within(curve[:3], SIZE, 0.2)
+            assert point.distance <= min(sum(o.distance for o in c) for c in rivals) + 1e-9
+        with pytest.raises(InputError, match=r"9.0 MB is out of reach: .* as far as 10.0 MB"):
+            first_within(curve, whole_bytes=20e6, most_bytes=9e6)
 
 
 def renamed(build, checkpoint, method, name, link=False):

@@ -26,7 +26,7 @@ from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.pipeline.apply import main as apply
-from kokoro_ane.quantize import level, measure
+from kokoro_ane.quantize import level
 from kokoro_ane.quantize.compress import (
     CompressedStage,
     build_compressed,
@@ -36,14 +36,11 @@ from kokoro_ane.quantize.compress import (
     stage_of,
 )
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.measure import LayerTrials
 from kokoro_ane.quantize.methods import METHODS, IntegerWeights
-from kokoro_ane.quantize.plan import plan_for, vocoder_layers
-from kokoro_ane.quantize.recipe import load_recipe
-from kokoro_ane.quantize.sensitivity import main as sensitivity
+from kokoro_ane.quantize.plan import vocoder_layers
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput
 from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
-from kokoro_ane.speech.speech import calibration_inputs, own_speech
+from kokoro_ane.speech.speech import own_speech
 from kokoro_ane.vocoder.decoder import Vocoder
 from mlprogram import Program
 from mlprogram.examine.profile import open_program
@@ -342,104 +339,6 @@ class TestApplyCommand:
         )
         assert "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err
         assert not list(tmp_path.iterdir())
-
-
-class TestSensitivityCommand:
-    @pytest.fixture
-    def measured_layers(self, monkeypatch):
-        """Layers measured so far; the figure is the number of characters of their names.
-        Calibration takes two sentences.
-        """
-        layers = []
-
-        def distance_db2(_, levels):
-            layers.append(next(iter(levels)) if len(levels) == 1 else "together")
-            return len(layers[-1]) / 1000
-
-        monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
-        for module in (measure, level):
-            monkeypatch.setattr(
-                module,
-                "calibration_inputs",
-                lambda checkpoint, vocoder, *_, **more: calibration_inputs(
-                    checkpoint, vocoder, 2, **more
-                ),
-            )
-        return layers
-
-    def run(self, built, folder, *more):
-        files = ("--recipe", str(folder / "recipe.json"))
-        folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
-        return sensitivity([*files, *folders, "--clips", "1", *more])
-
-    def test_recipe_and_resumption(
-        self,
-        copied,
-        measured_layers,
-        tmp_path,
-        capsys,
-    ):
-        assert self.run(copied, tmp_path, "--int8-macs", "0.5") == 0
-        shown = capsys.readouterr().out
-        assert "the trade-off from w8 everywhere" in shown
-        data = json.loads(shown.splitlines()[-1])
-        recipe = load_recipe(tmp_path / "recipe.json")
-        assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
-        plan_for(
-            METHODS["mixed"], vocoder_layers(Vocoder.from_checkpoint(copied[0])), recipe.levels
-        )
-        assert len(measured_layers) > 50
-
-        (log,) = (copied[1] / "sensitivity").iterdir()
-        whole = log.read_text(encoding="utf-8")
-        log.write_text(whole[:-20], encoding="utf-8")
-        measured_layers.clear()
-        assert self.run(copied, tmp_path, "--int8-macs", "0.5") == 0
-        assert len(measured_layers) == 2  # the line that was cut off, and all together
-        assert log.read_text(encoding="utf-8") == whole
-        capsys.readouterr()
-        assert self.run(copied, tmp_path, "--int8-macs", "0.999") == 2
-        assert (
-            "budget int8_macs 0.999 is out of reach: these levels go as far as"
-            in capsys.readouterr().err
-        )
-        # other clips are measured anew, and what is no measurement is named
-        measured_layers.clear()
-        assert self.run(copied, tmp_path, "--int8-macs", "0.5", "--clips", "2") == 0
-        assert len(measured_layers) > 50
-        log.write_text("nonsense\n", encoding="utf-8")
-        assert self.run(copied, tmp_path, "--int8-macs", "0.5") == 2
-        assert "is not JSON" in capsys.readouterr().err
-
-    def test_a_size_takes_palettes_and_float_inputs(
-        self,
-        copied,
-        measured_layers,
-        tmp_path,
-        monkeypatch,
-        capsys,
-    ):
-        fitted = []
-
-        def readings(_vocoder, _clips, *named, **_):
-            fitted.extend(named[1])
-            return {}
-
-        monkeypatch.setattr(level, "readings", readings)
-        assert self.run(copied, tmp_path, "--size", "0.8") == 0
-        assert "decode.3.conv2" in fitted
-        # a strided layer is offered no palette, and a small one none that is fitted
-        assert not {"generator.ups.0", "F0_conv"} & set(fitted)
-        data = printed(capsys)
-        assert data["forecast"]["size"] <= 0.8
-        assert data["forecast"]["int8_macs"] == 0
-        assert set(load_recipe(tmp_path / "recipe.json").levels.values()) <= {
-            "fp16",
-            "w8",
-            "p6",
-            "p4",
-        }
-        assert measured_layers[-1] == "together"
 
 
 class TestQualityCommand:

@@ -11,7 +11,6 @@ from kokoro_g2p.port.text_tables import MARKED
 from reader_tests.espeak import LANGUAGES, SENTENCES
 from reader_tests.lines import PATTERNS, filled, sentence
 from reader_tests.typed import FOLDER, read_lines, rows
-from training.taught_lines import WORDS
 from training.taught_lines import lines as prose
 
 
@@ -23,11 +22,11 @@ def lines(language, count, seed=0):
     names = {code: one.name for code, one in LANGUAGES.items()} | dict(SCRIPTS)
     is_foreign = language in names
     pieces, words = sources(language, names.get(language, ""))
-    english, texts = prose(("af_heart",), seed, WORDS, 0.0), dict.fromkeys(MARKED)
+    english, texts = prose(("af_heart",), seed), dict.fromkeys(MARKED)
     while len(texts) < count:
         kind = rng.random()
         if kind < 0.4 and not is_foreign:
-            text = next(english).text
+            text = next(line.text for line in english if not line.alteration)
         elif kind < 0.7:
             text = " ".join(rng.choices(pieces, k=rng.randint(1, 3)))
         elif kind < 0.85 or is_foreign:

@@ -88,7 +88,7 @@ def built(tmp_path_factory):
 
     def make(out):
         statistics = out / norm_statistics.predictor_name(checkpoint.sha256)
-        few = f"--count 24 --altered 0 --landmarks 12 --rank 4 --data {out}/data --out {statistics}"
+        few = f"--count 24 --landmarks 12 --rank 4 --data {out}/data --out {statistics}"
         assert fit([*checkpoint_flags, *few.split()]) == 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", out)

@@ -1,0 +1,231 @@
+"""The level of a size, and the smallest level that ships: a recipe is chosen, judged in PyTorch on
+tuning sentences before anything is converted, and mended where a gate is nearest.
+
+    search = Search.begun(context, METHODS["mixed18"], manifest)
+    best = search.within(40e6)        # the best of at most 40 MB
+    best = search.smallest()          # the smallest that keeps every gate with room
+    search.take(best)                 # its recipe becomes the build folder's
+
+Whatever is chosen here is chosen on the tuning set; eval/release.py asks the judged sets, once for
+what is taken. What was measured is kept in BUILD/search and the store of figures, so that an
+interrupted search goes on where it stopped. docs/quantization.md says how well it forecasts.
+"""
+
+import hashlib
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from kokoro_ane.core import CORPUS, TUNING, Checkpoint, InputError, Manifest, sha256_of_json
+from kokoro_ane.eval.gates import MEAN
+from kokoro_ane.eval.judge import LONG_S, SHIP
+from kokoro_ane.eval.levels import LevelRecord, judged_file, judged_level, judged_package
+from kokoro_ane.eval.report_figures import metric_of, statistic_of, used
+from kokoro_ane.eval.session import JudgeContext
+from kokoro_ane.eval.subjects import VOCODER
+from kokoro_ane.pipeline import build_package
+from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, built, options_for
+from kokoro_ane.speech import Utterance, own_speech
+
+# How much of a limit a choice may use on the tuning set. Its worst of 24 clips is milder than the
+# worst of 60, and a mean has an interval.
+ROOM = 0.75
+# The gates that the distance in pauses speaks for; the distance in speech speaks for all others.
+PAUSE_GATES = ("pause_peak_db", "pause_floor_db")
+MENDED = 3  # times that a choice of one size is mended
+HARDER = 4.0  # what the weight of a distance is multiplied by where a gate of its kind is nearest
+STEP = 0.03  # of a size: two that are nearer are not told apart
+TRIES = 6  # sizes
+# how often the judged sets are asked for the smallest, each time for one that is so much larger
+ASKS, LARGER = 3, 0.06
+LONG = f"clips longer than {LONG_S:g} s"
+EVEN = MappingProxyType({"speech": 1.0, "pauses": 1.0})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A choice that was judged on the tuning set. `share`: of the limit of the nearest gate that it
+    uses, beside what the layout itself uses; weights: of the distances that it was chosen by.
+    """
+
+    point: Point
+    size_bytes: float
+    weights: Mapping[str, float]
+    gate: str
+    share: float
+    distance_db: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether every gate is kept with room."""
+        return self.share <= ROOM
+
+    @property
+    def line(self) -> str:
+        """What was tried and how it went."""
+        outcome = "holds" if self.holds else "too near"
+        return (
+            f"{self.size_bytes / 1e6:.1f} MB: {outcome}, {self.share:.0%} of {self.gate},"
+            f" MCD {self.distance_db:.2f} dB"
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The trial as plain data."""
+        return {
+            "bytes": round(self.size_bytes),
+            "gate": self.gate,
+            "share": self.share,
+            "mcd_db": self.distance_db,
+            "weights": dict(self.weights),
+            "levels": dict(self.point.levels),
+        }
+
+
+@dataclass(eq=False)
+class Search:
+    """Responsibilities: 1. judge a choice on the tuning set; 2. mend it where a gate is nearest;
+    3. go from size to size.
+    """
+
+    context: JudgeContext
+    method: Method
+    layout: str
+    candidates: Candidates
+    taken: Mapping[str, float]  # of each mean's limit by the layout itself, on the tuning set
+    trials: list[Trial] = field(default_factory=list)
+
+    @classmethod
+    def begun(cls, context: JudgeContext, method: Method, parent: Manifest) -> "Search":
+        """Measure what the uncompressed package takes of each limit, and what every layer loses at
+        every level.
+        """
+        clips = tuning_clips(context.checkpoint)
+        options = replace(context.options, set=TUNING)
+        tuning = replace(context, clips=clips, options=options)
+        print(
+            f"what {parent.level} takes of each limit, on {len(clips)} tuning clips",
+            file=sys.stderr,
+        )
+        whole = judged_package(METHODS[parent.method], parent, tuning)
+        candidates = Candidates.measured(
+            context.checkpoint, method, parent, context.options.build / "search"
+        )
+        return cls(tuning, method, parent.layout, candidates, shares_of(whole, means=True))
+
+    def within(self, most_bytes: float) -> Trial:
+        """The best choice of at most that size. Raises InputError for a size out of reach."""
+        weights, tried = dict(EVEN), list[Trial]()
+        for _ in range(MENDED):
+            tried.append(self._judged(most_bytes, weights))
+            if tried[-1].holds:
+                break
+            kind = "pauses" if tried[-1].gate.split()[0] in PAUSE_GATES else "speech"
+            weights[kind] *= HARDER
+        return min(tried, key=lambda trial: trial.share)
+
+    def smallest(self, most_bytes: float | None = None) -> Trial:
+        """The smallest choice that holds, by halving the span of sizes. Raises InputError where
+        none does.
+        """
+        low, high = self.candidates.least_bytes, most_bytes or self.candidates.whole_bytes
+        best = None
+        for _ in range(TRIES):
+            trial = self.within((low * high) ** 0.5)
+            if trial.holds:
+                best, high = trial, trial.size_bytes
+            else:
+                low = (low * high) ** 0.5
+            if high / low < 1 + STEP:
+                break
+        if best is None:
+            raise InputError(f"no choice of these levels holds: {self.trials[-1].line}")
+        return best
+
+    def take(self, trial: Trial) -> Path:
+        """Make the choice the recipe of the build folder."""
+        build = self.context.options.build
+        return self.candidates.save(trial.point, trial.size_bytes, build, with_level=True)
+
+    def _judged(self, most_bytes: float, weights: Mapping[str, float]) -> Trial:
+        point, size_bytes = self.candidates.within(most_bytes, weights)
+        start = time.monotonic()
+        # a folder for each: workers keep a file open by its name
+        digest = sha256_of_json(dict(sorted(point.levels.items())))
+        folder = self.candidates.folder / f"trial-{digest[:16]}"
+        self.candidates.save(point, size_bytes, folder, with_level=True)
+        options = replace(self.context.options, build=folder)
+        context = replace(self.context, options=options)
+        level = judged_file(self.method.name, VOCODER, context)
+        shutil.rmtree(folder)  # 30 MB; the figures are kept
+        shares = shares_of(level)
+        shares = {name: share + self.taken.get(name, 0.0) for name, share in shares.items()}
+        gate = max(shares, key=lambda name: shares[name])
+        distance_db = level["summary"]["mcd_db"][MEAN] or 0.0
+        trial = Trial(point, size_bytes, dict(weights), gate, shares[gate], distance_db)
+        print(f"{trial.line} ({time.monotonic() - start:.0f} s)", file=sys.stderr)
+        self.trials.append(trial)
+        return trial
+
+
+def tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
+    """The tuning set with ids as a corpus has them, so that its natural variation is kept."""
+    clips = []
+    for clip in own_speech(checkpoint, TUNING):
+        said = f"{clip.voice}\t{clip.speed:g}\t{clip.phonemes}"
+        digest = hashlib.sha256(said.encode()).hexdigest()
+        clips.append(replace(clip, id=f"{CORPUS}-{digest[:16]}"))
+    return tuple(clips)
+
+
+def found_level(
+    method: Method,
+    layout: str,
+    context: JudgeContext,
+    most_mb: float | None,
+    record: dict[str, Any],
+) -> LevelRecord:
+    """Search a level of at most `most_mb`, or the smallest, build and judge it. Where the judged
+    sets reject the smallest, the next larger one that holds is asked, ASKS times at most. `record`
+    gets every trial, and how often the judged sets were asked.
+    """
+    parent = built(context.request(HALF, layout), build_package)
+    search, asked = Search.begun(context, method, parent), 0
+    trial = search.smallest() if most_mb is None else search.within(1e6 * most_mb)
+    while True:
+        search.take(trial)
+        # the level's file is there: it is only converted
+        source = context.options.checkpoint
+        made = replace(options_for(method, layout), checkpoint=source, build=context.options.build)
+        build_package(made)
+        level, asked = judged_level(method, layout, context), asked + 1
+        if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
+            break
+        print(f"the judged sets: {level['verdict']}; a larger one is tried", file=sys.stderr)
+        trial = search.within(trial.size_bytes * (1 + LARGER))
+    trials = [one.record() for one in search.trials]
+    record["search"] = {"asked": asked, "room": ROOM, "trials": trials, "taken": trial.record()}
+    return level
+
+
+def shares_of(level: LevelRecord, means: bool = False) -> dict[str, float]:
+    """How much of each limit a level uses, by the gate's name; `means`: of the means alone, which
+    add up where a layout and its weights both err. The long clips' means have their own.
+    """
+    shares = {
+        check["gate"]: share
+        for check in level["checks"]
+        if (share := used(check)) is not None and (not means or statistic_of(check) == MEAN)
+    }
+    long = level["means_of"].get(LONG, {})
+    for check in level["checks"]:
+        value = long.get(metric_of(check))
+        if statistic_of(check) == MEAN and value is not None:
+            share = used({**check, "value": value})
+            if share is not None:
+                shares[f"{check['gate']}, {LONG}"] = share
+    return shares

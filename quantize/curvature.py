@@ -1,0 +1,266 @@
+"""What each layer loses at each level, for all layers and levels by a few gradients: the curvature
+of two distances between the compressed vocoder's speech and the vocoder's own.
+
+    errors = weight_errors(checkpoint, vocoder, layers, levels, folder)
+    curvature = Curvature.measured(vocoder, errors, excerpts, probes=16)
+    curvature.distance("decode.0.conv1", "p4g_gptq")        # of each kind, alone
+    curvature.together({"decode.0.conv1": "p4g_gptq", ...})  # a whole choice
+
+A distance is the mean square of a vector e(w) that is zero at the vocoder's own weights, so for
+small errors d of the weights it is |J d|^2, with J the Jacobian (Gauss and Newton's model). For a
+random vector v of signs E[(v' J d)^2] = |J d|^2 (Hutchinson 1990), and v' J is one gradient. Each
+gradient serves every layer and level by a dot product with the error of its weights, where one
+render for each took half an hour of a core. The two kinds of e:
+
+- `speech`: differences of 10 log10 power in the bins of frames within 40 dB of the loudest.
+- `pauses`: samples of quiet frames over the level that they have, since nothing masks a sound
+  there, and frames that one hears do not tell of it.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kokoro_ane.core import Checkpoint
+from kokoro_ane.quantize.level import Calibration, Level, load_level, save_level
+from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights, is_strided
+from kokoro_ane.quantize.plan import Layer, by_level, can_be_fitted, is_fitted, pays
+from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.speech import calibration_inputs
+from kokoro_ane.vocoder import (
+    Vocoder,
+    VocoderInputs,
+    excerpt,
+    reference_arguments,
+    render_reference,
+)
+
+N_FFT, HOP_SAMPLES = 1024, 256
+# power floor below the mean of the active frames; active = this far below the loudest
+FLOOR_DB, ACTIVE_DB = 50.0, 40.0
+# a pause is where 30 ms are so far below the loudest; its level has a floor further down
+PAUSE_DB, PAUSE_FLOOR_DB, PAUSE_SAMPLES = 30.0, 55.0, 720
+EXCERPT_FRAMES = 80  # two seconds
+SPEECH, PAUSES = KINDS = ("speech", "pauses")
+FLOAT = "fp16"  # the level that every layer starts from
+
+
+@dataclass(frozen=True, eq=False)
+class Excerpt:
+    """A piece of a sentence, and of which kind its distance counts."""
+
+    kind: str
+    inputs: VocoderInputs
+
+
+def can_take(layer: Layer, level: str) -> bool:
+    """Whether a layer can have a level, and the level does anything to it: strided layers have no
+    palettes, layers that read one channel no fitted ones, and small weights stay as they are.
+    """
+    weights = SCHEMES[level].weights
+    # affines are fitted to a checkpoint's voices: with 3 bits they would fail voices added later
+    if level == "p3g_gptq" and layer.is_style:
+        return False
+    if isinstance(weights, PaletteWeights) and is_strided(layer.name):
+        return False
+    if is_fitted(weights) and not can_be_fitted(layer):
+        return False
+    return weights is not None and pays(layer)
+
+
+def uniform_levels(
+    checkpoint: Checkpoint,
+    vocoder: Vocoder,
+    method: Method,
+    layers: Mapping[str, Layer],
+    levels: Sequence[str],
+    folder: Path,
+) -> dict[str, Level]:
+    """The stored forms of every layer at every level that it can take: by level. Each level is a
+    file in `folder`, read where it is there: fitting them takes minutes.
+    """
+    plans = {
+        name: {
+            path: by_level(layer, name) for path, layer in layers.items() if can_take(layer, name)
+        }
+        for name in levels
+    }
+    # what identifies each file
+    recipes = {
+        name: Recipe(
+            checkpoint.name,
+            checkpoint.sha256,
+            {},
+            {},
+            {path: name if path in plans[name] else "fp16" for path in layers},
+        )
+        for name in levels
+    }
+    calibration, made = None, dict[str, Level]()
+    for name in levels:
+        path = folder / f"{name}.safetensors"
+        level = load_level(path, checkpoint, method, recipes[name]) if path.is_file() else None
+        if level is None:
+            if calibration is None:
+                print("the tuning set is read for the levels' tables", file=sys.stderr)
+                every = [entry for plan in plans.values() for entry in plan.values()]
+                calibration = Calibration.from_checkpoint(checkpoint, vocoder, None, every)
+            print(f"every layer at {name}", file=sys.stderr)
+            level = calibration.level(method, plans[name])
+            level = Level(method, level.forms, {}, {}, {}, 0.0, recipes[name])
+            save_level(level, path, checkpoint)
+        made[name] = level
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Projections v' J d of the errors of layers at levels: [probes] by layer and level, for each
+    kind of distance.
+    """
+
+    projections: Mapping[str, Mapping[tuple[str, str], np.ndarray]]
+
+    @classmethod
+    def measured(
+        cls,
+        vocoder: Vocoder,
+        levels: Mapping[str, Level],
+        excerpts: Iterable[Excerpt],
+        probes: int,
+        seed: int,
+    ) -> "Curvature":
+        """Take `probes` gradients in each excerpt. The signs are drawn from `seed`."""
+        # a copy whose weights stand as the stored forms have them
+        model = next(iter(levels.values())).prepared(vocoder).requires_grad_(False)
+        errors: dict[str, dict[str, Tensor]] = {}
+        for name, level in levels.items():
+            for path, form in level.forms.items():
+                weight = _weight(model, path)
+                stored = torch.from_numpy(form.array().astype(np.float32)).view_as(weight)
+                errors.setdefault(path, {})[name] = stored - weight
+        weights = [_weight(model, path).requires_grad_() for path in errors]
+        dots: dict[str, dict[tuple[str, str], list[float]]] = {kind: {} for kind in KINDS}
+        draws = torch.Generator().manual_seed(seed)
+        for one in excerpts:
+            samples = model(*reference_arguments(one.inputs)).flatten()
+            vector = _VECTORS[one.kind](samples, samples.detach())
+            for turn in range(probes):
+                signs = torch.randint(0, 2, vector.shape, generator=draws) * 2.0 - 1.0
+                product = (vector * signs).sum() / vector.numel() ** 0.5
+                gradients = torch.autograd.grad(product, weights, retain_graph=turn < probes - 1)
+                for (path, of_layer), gradient in zip(errors.items(), gradients, strict=True):
+                    for name, error in of_layer.items():
+                        dot = float((gradient * error).sum())
+                        dots[one.kind].setdefault((path, name), []).append(dot)
+        return cls({kind: _arrays(by_key) for kind, by_key in dots.items()})
+
+    def plain(self) -> dict[str, np.ndarray]:
+        """The arrays for a file."""
+        return {
+            "/".join((kind, *key)): array
+            for kind, by_key in self.projections.items()
+            for key, array in by_key.items()
+        }
+
+    @classmethod
+    def read(cls, plain: Mapping[str, np.ndarray]) -> "Curvature":
+        """Take the arrays from a file."""
+        projections: dict[str, dict[tuple[str, str], np.ndarray]] = {kind: {} for kind in KINDS}
+        for name, array in plain.items():
+            kind, path, level = name.split("/")
+            projections[kind][path, level] = array
+        return cls(projections)
+
+    def distance(self, levels: Mapping[str, str], weights: Mapping[str, float]) -> float:
+        """The forecast distance of a choice of levels, the layers' errors together: the mean square
+        of the sum of their projections, of each kind times its weight.
+        """
+        total = 0.0
+        for kind, weight in weights.items():
+            by_key = self.projections[kind]  # empty where no sentence has a pause
+            parts = [by_key[key] for key in levels.items() if by_key and key[1] != FLOAT]
+            if parts:
+                total += weight * float(np.square(np.sum(parts, axis=0)).mean())
+        return total
+
+
+def _weight(model: Vocoder, path: str) -> Tensor:
+    weight = model.get_submodule(path).weight
+    assert isinstance(weight, Tensor)
+    return weight
+
+
+def _arrays(lists: Mapping[tuple[str, str], list[float]]) -> dict[tuple[str, str], np.ndarray]:
+    return {key: np.array(values) for key, values in lists.items()}
+
+
+def speech_vector(samples: Tensor, reference: Tensor) -> Tensor:
+    """Samples [n] -> 10 log10 of the power of every bin of the reference's active frames."""
+    power, own = spectral_power(samples), spectral_power(reference)  # [bins, frames]
+    # silence between words would count like speech, and bins far below it like those one hears
+    loudness = own.mean(dim=0)
+    active = loudness > loudness.max() * 10 ** (-ACTIVE_DB / 10)
+    floor = own[:, active].mean() * 10 ** (-FLOOR_DB / 10)
+    return 10 * torch.log10(power[:, active] + floor)
+
+
+def spectral_power(samples: Tensor) -> Tensor:
+    """Samples [n] -> power [bins, frames]."""
+    window = torch.hann_window(N_FFT, dtype=samples.dtype)
+    return torch.stft(samples, N_FFT, HOP_SAMPLES, window=window, return_complex=True).abs() ** 2
+
+
+def pause_vector(samples: Tensor, reference: Tensor) -> Tensor:
+    """Samples [n] -> those of the reference's pauses over its RMS of 30 ms around them,
+    floored.
+    """
+    power = running_power(reference)
+    loudest = power.max()
+    quiet = power < loudest * 10 ** (-PAUSE_DB / 10)
+    floor = loudest * 10 ** (-PAUSE_FLOOR_DB / 10)
+    return samples[quiet] / torch.sqrt(power[quiet] + floor)
+
+
+def running_power(samples: Tensor) -> Tensor:
+    """Samples [n] -> the mean power of PAUSE_SAMPLES around each [n]."""
+    squares = samples.square()[None, None]
+    return F.avg_pool1d(squares, PAUSE_SAMPLES + 1, 1, PAUSE_SAMPLES // 2)[0, 0]
+
+
+_VECTORS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
+    {SPEECH: speech_vector, PAUSES: pause_vector}
+)
+
+
+def excerpts_of(checkpoint: Checkpoint, vocoder: Vocoder, seed: int, count: int) -> list[Excerpt]:
+    """Two seconds of each of the `count` longest sentences of the tuning set, for speech, and the
+    two seconds that hold the most of a pause between words, of the `count` sentences that have
+    most.
+    """
+    sentences = list(calibration_inputs(checkpoint, vocoder, first_seed=seed))
+    longest = sorted(sentences, key=lambda one: -one.frames)[:count]
+    speech = [Excerpt(SPEECH, excerpt(one, 0, min(EXCERPT_FRAMES, one.frames))) for one in longest]
+    pauses = []
+    for one in sentences:
+        samples = torch.from_numpy(render_reference(vocoder, one))
+        power = running_power(samples)
+        heard = torch.nonzero(power > power.max() * 10 ** (-PAUSE_DB / 10)).flatten()
+        inner = torch.zeros_like(power)
+        inner[heard[0] : heard[-1]] = 1.0
+        quiet = (power < power.max() * 10 ** (-PAUSE_DB / 10)) * inner
+        # [F] how much of each frame is a pause, and of the excerpt that begins there
+        by_frame = quiet.view(one.frames, -1).mean(dim=1)
+        length = min(EXCERPT_FRAMES, one.frames)
+        within = by_frame.unfold(0, length, 1).sum(dim=1)
+        begin = int(within.argmax())
+        pauses.append((float(within[begin]), excerpt(one, begin, length)))
+    pauses.sort(key=lambda pair: -pair[0])
+    return speech + [Excerpt(PAUSES, inputs) for share, inputs in pauses[:count] if share > 0]
