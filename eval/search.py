@@ -12,7 +12,6 @@ interrupted search goes on where it stopped. docs/quantization.md says how well 
 """
 
 import hashlib
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -21,9 +20,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kokoro_ane.core import CORPUS, TUNING, Checkpoint, InputError, Manifest, sha256_of_json
+from kokoro_ane.core import (
+    CORPUS,
+    TUNING,
+    Checkpoint,
+    InputError,
+    Manifest,
+    discard,
+    sha256_of_json,
+)
 from kokoro_ane.eval.gates import MEAN
-from kokoro_ane.eval.judge import LONG_S, SHIP
+from kokoro_ane.eval.judge import BROKEN, LONG_S, SHIP
 from kokoro_ane.eval.levels import LevelRecord, judged_file, judged_level, judged_package
 from kokoro_ane.eval.report_figures import metric_of, statistic_of, used
 from kokoro_ane.eval.session import JudgeContext
@@ -37,10 +44,15 @@ from kokoro_ane.speech import Utterance, own_speech
 ROOM = 0.75
 # The gates that the distance in pauses speaks for; the distance in speech speaks for all others.
 PAUSE_GATES = ("pause_peak_db", "pause_floor_db")
-MENDED = 3  # times that a choice of one size is mended
+# The words that a recognizer hears flip at any change, however small: of these only a broken gate
+# counts.
+WORDS = ("words_changed", "word_errors_added")
+# What the layout takes of a limit is added where distances add up.
+ADDED = "mcd_increase_db"
+MENDED = 2  # choices of one size
 HARDER = 4.0  # what the weight of a distance is multiplied by where a gate of its kind is nearest
-STEP = 0.03  # of a size: two that are nearer are not told apart
-TRIES = 6  # sizes
+STEP = 0.05  # of a size: two that are nearer are not told apart
+TRIES = 5  # sizes
 # how often the judged sets are asked for the smallest, each time for one that is so much larger
 ASKS, LARGER = 3, 0.06
 LONG = f"clips longer than {LONG_S:g} s"
@@ -96,7 +108,7 @@ class Search:
     method: Method
     layout: str
     candidates: Candidates
-    taken: Mapping[str, float]  # of each mean's limit by the layout itself, on the tuning set
+    taken: Mapping[str, float]  # of limits by the layout itself, on the tuning set
     trials: list[Trial] = field(default_factory=list)
 
     @classmethod
@@ -115,7 +127,9 @@ class Search:
         candidates = Candidates.measured(
             context.checkpoint, method, parent, context.options.build / "search"
         )
-        return cls(tuning, method, parent.layout, candidates, shares_of(whole, means=True))
+        shares = shares_of(whole)
+        taken = {name: share for name, share in shares.items() if name.startswith(ADDED)}
+        return cls(tuning, method, parent.layout, candidates, taken)
 
     def within(self, most_bytes: float) -> Trial:
         """The best choice of at most that size. Raises InputError for a size out of reach."""
@@ -161,7 +175,7 @@ class Search:
         options = replace(self.context.options, build=folder)
         context = replace(self.context, options=options)
         level = judged_file(self.method.name, VOCODER, context)
-        shutil.rmtree(folder)  # 30 MB; the figures are kept
+        discard(folder)  # 30 MB; the figures are kept
         shares = shares_of(level)
         shares = {name: share + self.taken.get(name, 0.0) for name, share in shares.items()}
         gate = max(shares, key=lambda name: shares[name])
@@ -212,20 +226,17 @@ def found_level(
     return level
 
 
-def shares_of(level: LevelRecord, means: bool = False) -> dict[str, float]:
-    """How much of each limit a level uses, by the gate's name; `means`: of the means alone, which
-    add up where a layout and its weights both err. The long clips' means have their own.
+def shares_of(level: LevelRecord) -> dict[str, float]:
+    """How much of each limit a level uses, by the gate's name; the long clips' means have their
+    own.
     """
-    shares = {
-        check["gate"]: share
-        for check in level["checks"]
-        if (share := used(check)) is not None and (not means or statistic_of(check) == MEAN)
-    }
-    long = level["means_of"].get(LONG, {})
+    shares, long = {}, level["means_of"].get(LONG, {})
     for check in level["checks"]:
-        value = long.get(metric_of(check))
-        if statistic_of(check) == MEAN and value is not None:
-            share = used({**check, "value": value})
-            if share is not None:
-                shares[f"{check['gate']}, {LONG}"] = share
+        metric, share = metric_of(check), used(check)
+        if share is None or (metric in WORDS and check["state"] != BROKEN):
+            continue
+        shares[check["gate"]] = share
+        value = long.get(metric)
+        if statistic_of(check) == MEAN and value is not None and metric not in WORDS:
+            shares[f"{check['gate']}, {LONG}"] = used({**check, "value": value}) or 0.0
     return shares

@@ -18,17 +18,20 @@ from kokoro_ane.quantize.trade_off import Point
 from tests.commands import refused
 
 
-def level_with(mcd_increase_db, pause_db, long_db=0.0):
+def level_with(mcd_increase_db, pause_db, long_db=0.0, words_state="holds"):
     """A judged level's record, as far as a search reads it."""
 
-    def check(gate, value, rule):
-        return {"gate": gate, "value": value, "rule": rule}
+    def check(gate, value, rule, state="holds"):
+        return {"gate": gate, "value": value, "rule": rule, "state": state}
 
     return {
         "checks": [
             check("mcd_increase_db mean", mcd_increase_db, "<= 0.2"),
             check("pause_peak_db worst", pause_db, "<= 6"),
             check("snr_db mean", None, ">= 45"),
+            # a recognizer's words flip at any change
+            check("words_changed mean", 1.9, "<= 2"),
+            check("word_errors_added mean", 1.2, "<= 1", words_state),
         ],
         "means_of": {LONG: {"mcd_increase_db": long_db}},
         "summary": {"mcd_db": {"mean": 0.3}},
@@ -116,11 +119,8 @@ def test_long_clips_have_a_share_of_their_own():
     assert shares["mcd_increase_db mean"] == pytest.approx(0.5)
     assert shares["pause_peak_db worst"] == pytest.approx(0.5)
     assert shares[f"mcd_increase_db mean, {LONG}"] == pytest.approx(0.9)
-    assert "snr_db mean" not in shares
-    assert set(shares_of(level_with(0.1, 3.0), means=True)) == {
-        "mcd_increase_db mean",
-        f"mcd_increase_db mean, {LONG}",
-    }
+    assert len(shares) == 3
+    assert shares_of(level_with(0.1, 3.0, words_state="broken"))["word_errors_added mean"] == 1.2
     assert f"{LONG_S:g}" in LONG
     assert ROOM < 1
 
