@@ -66,7 +66,8 @@ HEAVY = {"torch", "coremltools", "scipy", "sklearn", "matplotlib"}
 SOURCES = [
     path
     for path in TRACKED
-    if path.suffix == ".py" and path.parts[0] in LEVEL and "tests" not in path.parts
+    # tests have a limit of their own, examples are copied and never imported
+    if path.suffix == ".py" and path.parts[0] in LEVEL and not {"tests", "examples"} & {*path.parts}
 ]
 TESTS = [path for path in TRACKED if path.suffix == ".py" and "tests" in path.parts]
 # Written ones: docs/reference.py makes the reference, and the log is no page to read through.
