@@ -5,7 +5,7 @@ from .bundle import Bundle as Bundle
 from .bundle import BundleOptions as BundleOptions
 from .bundle import make_bundle as make_bundle
 
-# BUILD/release/decision.json, read as far as a bundle needs it, and the model card that shows it
+# BUILD/release/decision.json, read as far as a bundle needs it
 from .decision_file import FORMAT as FORMAT
 from .decision_file import PRODUCT_FORMAT as PRODUCT_FORMAT
 from .decision_file import decision_for as decision_for

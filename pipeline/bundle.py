@@ -6,13 +6,16 @@
     # the files of ONNX Runtime instead of packages: build/bundle-onnx-fp32
     kokoro-ane bundle --runtime onnx
     kokoro-ane bundle --verify build/bundle-p6
+    # its model card once more as README.md, the page that the hub shows
+    kokoro-ane bundle --card build/bundle-p6
 
 Packages with their manifests, manifest.json, voices, vocabulary, what reads text, vectors, model
 card with the decision table, licences, SHA256SUMS. Encoder and vocoder are built where they are
 missing. A bundle of a checkpoint that may not be released has that checkpoint's name in its own.
 Exit 0: written, verified, and BUILD/release/decision.json says SHIP for this very package, from a
-commit (with --verify: intact). Exit 1: the level was judged and rejected. Exit 2: bad input. Exit
-3: written and verified, not releasable. A pipe's last line is one JSON object.
+commit (with --verify: intact; with --card: it may be released). Exit 1: the level was judged and
+rejected. Exit 2: bad input. Exit 3: written and verified, not releasable. A pipe's last line is one
+JSON object.
 """
 
 from collections.abc import Mapping
@@ -71,6 +74,9 @@ class BundleOptions(CommandOptions):
         metavar="DOMAINS",
     )
     verify: Path | None = option("check this bundle instead", metavar="FOLDER")
+    card: Path | None = option(
+        "check this bundle and write its README.md, the page for the hub", metavar="FOLDER"
+    )
 
 
 @dataclass(frozen=True)
@@ -123,16 +129,26 @@ def domains_of(options: BundleOptions) -> tuple[str, ...]:
 
 
 def make_bundle(options: BundleOptions) -> Bundle:
-    """Build what is missing, write the bundle and verify it; or only verify the folder `verify`.
+    """Build what is missing, write the bundle and verify it; or only verify the folder `verify`; or
+    verify the folder `card` and write its page for the hub.
 
     Raises InputError: an unknown name, parts of several checkpoints or other ones than were judged;
     CheckFailed: a level that was rejected, or a package that cannot be built.
     """
     from kokoro_ane.core import open_checkpoint
-    from kokoro_ane.pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
+    from kokoro_ane.pipeline.bundle_files import (
+        bundle_of_ours,
+        verify_bundle,
+        write_bundle,
+        write_page,
+    )
     from kokoro_ane.pipeline.decision_file import read_product
     from kokoro_ane.quantize import Request, parse_level
 
+    if options.card and options.verify:
+        raise InputError("--card verifies the bundle too: leave --verify out")
+    if options.card:
+        return Bundle(options.card, "SHIP", *write_page(options.card))
     if options.verify:
         return Bundle(options.verify, "", *verify_bundle(options.verify))
     product, method, layout, encoder = None, options.method, options.layout, ""
@@ -198,7 +214,8 @@ def main(argv: list[str] | None = None) -> int:
         return conclude(options, report, EXIT_GOOD, "intact: every hash and vector agrees")
     code = exit_of(result.verdict, result.data["releasable"])
     reason = result.data["withheld"] or "it may be released"
-    return conclude(options, report, code, f"written and verified; {reason}")
+    what = "README.md written, the bundle verified" if options.card else "written and verified"
+    return conclude(options, report, code, f"{what}; {reason}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 write_bundle(Path("build/bundle-p6"), Request(checkpoint, Path("build"), "p6"))
 data, checked = verify_bundle(Path("build/bundle-p6"))
+write_page(Path("build/bundle-p6"))  # README.md, as the hub reads it
 """
 
 import shutil
@@ -18,7 +19,9 @@ from kokoro_ane.core import (
     Checkpoint,
     InputError,
     Manifest,
+    OwnFile,
     Voice,
+    check_implied,
     content_sha256,
     copy_package,
     is_of_finder,
@@ -42,7 +45,8 @@ from kokoro_ane.pipeline.assembly import (
     read_assembly,
     verify_assembly,
 )
-from kokoro_ane.pipeline.decision_file import decision_for, model_card, unattested, withheld_for
+from kokoro_ane.pipeline.decision_file import decision_for, unattested, withheld_for
+from kokoro_ane.pipeline.model_card import METADATA, model_card
 from kokoro_ane.pipeline.step_comparison import GOOD
 from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.vector_files import STATISTICS, VOICE, check_vectors, write_vectors
@@ -61,6 +65,7 @@ from kokoro_ane.vocoder import half
 from kokoro_g2p import DATA, Language, languages_for, write_text_tables
 
 SUMS, CARD, NOTICES = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md"
+PAGE = "README.md"  # the card under the name that the hub shows
 PRODUCT_COMMAND = "kokoro-ane release --product"
 LICENSES = Path(__file__).parent / "licenses"
 LICENSED = """# Licences of what is inside
@@ -139,7 +144,7 @@ def write_bundle(
         for language in dialects or spoken:
             if language not in spoken:
                 print(no_speaker(language, checkpoint.name), file=sys.stderr)
-            write_text_tables(aside / TEXT, language, without)
+            write_text_tables(aside / TEXT, language, without, dialects or spoken)
         _write_licenses(checkpoint, aside)
         # vectors come from the copies inside, so that what is checked is what ships
         voice = voices[checkpoint.voices[0]]
@@ -211,8 +216,9 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     Returns its manifest.json and the counts of what was verified. Raises InputError that names the
     first file which is not as it was written, CheckFailed when a step of the chain does not replay.
     """
-    # a run that wrote it may have been killed between two renames
+    # a run that wrote it may have been killed between two renames, or while it wrote the page
     recover(folder.parent)
+    recover(folder)
     sums = sums_of(folder)
     paths = [path for path in folder.rglob("*") if path.is_file() and not is_of_finder(path.name)]
     files = {path.relative_to(folder).as_posix() for path in paths} - {SUMS}
@@ -249,6 +255,25 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     return data, {"files": len(files), "voices": len(data["voices"]["files"]), "tensors": len(rows)}
 
 
+def write_page(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """Verify a bundle and write its card once more as README.md; return what `verify_bundle` does.
+    Raises InputError for a README.md that is not the card, and for a card of an older version.
+    """
+    # before the bundle is read: a file of the user's is no damage
+    page = check_implied(folder / PAGE, OwnFile(_page_of_others))
+    verified = verify_bundle(folder)
+    card = (folder / CARD).read_text(encoding="utf-8")
+    if not card.startswith(METADATA):
+        raise InputError(f"{folder / CARD} has no metadata for the hub: bundle again")
+    with staged(page, OwnFile(_page_of_others)) as aside:
+        aside.write_text(card, encoding="utf-8")
+    return verified
+
+
+def _page_of_others(page: Path) -> str | None:
+    return None if PAGE in sums_of(page.parent) else f"it is no copy of {CARD}"
+
+
 def bundle_of_ours(folder: Path) -> str | None:
     """Return why `write_bundle` did not write a folder, or None: for core.staging.staged."""
     try:
@@ -261,11 +286,17 @@ def bundle_of_ours(folder: Path) -> str | None:
 
 
 def sums_of(folder: Path) -> dict[str, str]:
-    """Read SHA256SUMS: hash by name. Raises InputError when it is missing or no such list."""
+    """Read SHA256SUMS: hash by name, and with them README.md where it is a copy of the card. Raises
+    InputError when it is missing or no such list.
+    """
     if not (folder / SUMS).is_file():
         raise InputError(f"{folder / SUMS} does not exist: `kokoro-ane bundle` writes a bundle")
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-        return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+        sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     except ValueError:
         raise InputError(f"{folder / SUMS} is no list of hashes and names: bundle again") from None
+    page = folder / PAGE
+    if page.is_file() and sha256_of(page) == sums.get(CARD):
+        sums[PAGE] = sums[CARD]
+    return sums

@@ -1,8 +1,7 @@
-"""BUILD/release/decision.json, read as far as a bundle needs it, and the model card that shows it.
+"""BUILD/release/decision.json, read as far as a bundle needs it.
 
 path = Path("build/release/decision.json")
 decision, level = decision_for(path, manifest.package_sha256)
-card = model_card(path, data, decision, level)
 """
 
 import re
@@ -11,79 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core import InputError, read_json, readable
-from kokoro_ane.runtimes import PACKAGE
 
 # 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with
 # its interval; 2: facts read off the package
 FORMAT, PRODUCT_FORMAT = 4, 1
 AGAIN = "run `kokoro-ane release` again"
-
-CARD = """\
-# Kokoro text-to-speech for {{ "Core ML" if core_ml else "ONNX Runtime" }}: \
-{{ data.checkpoint.name }}, {{ data.method }}
-
-{% if not data.releasable %}
-**NOT RELEASABLE.** Made to try the tools; do not ship this: {{ data.withheld }}.
-
-{% endif %}
-Text to speech in stages: text to phonemes, phonemes to features (encoder), features to \
-a waveform (vocoder).
-
-| package | MB | target | runs on | SHA-256 |
-| --- | --- | --- | --- | --- |
-{% for part, units in parts %}
-| {{ part.package }} | {{ "%.2f" | format(part.package_bytes / 1e6) }} | {{ part.target }} | \
-{{ units }} | `{{ part.package_sha256[:16] }}` |
-{% endfor %}
-
-## Quality
-
-{% if level %}
-{{ level.verdict }}: {{ level.reasons | join("; ") }}.
-
-Judged on {{ level.clips | length }} held-out sentences, executed package against fp32 PyTorch \
-with the same noise, {{ decision.provenance.precision }} precision; commit \
-{{ short(decision.provenance.commit) }}. `kokoro-ane release`:
-
-| level | MB | PESQ mean / worst | MCD dB | verdict |
-| --- | --- | --- | --- | --- |
-{% for one in decision.levels if one.get("summary") %}
-{% set pesq, mcd_db = one.summary.pesq, one.summary.mcd_db %}
-| {{ "**%s**" % one.method if one.method == data.method else one.method }} | \
-{{ "%.2f" | format(one.bytes / 1e6) }} | \
-{{ "%.2f / %.2f" | format(pesq.mean, pesq.worst) }} | {{ "%.2f" | format(mcd_db.mean) }} | \
-{{ one.verdict }}{{ ": " if one.broken }}{{ one.broken | join(", ") }} |
-{% endfor %}
-{% else %}
-Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its quality.
-{% endif %}
-{% if product %}
-
-The whole chain, {{ product.product }}, against the fp32 chain: {{ product.verdict }}.
-{% endif %}
-
-## Not measured
-
-No Apple device was used: latency, placement and memory on a device are not known.
-
-## Contents
-
-| | |
-| --- | --- |
-| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |
-| manifest.json | what belongs together, with shapes, buckets and hashes |
-| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |
-| vocabulary.json | phoneme symbol to id |
-| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, \
-and texts to check a port by |
-| vectors/ | inputs and outputs of every step of the chain |
-
-Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with
-
-    kokoro-ane bundle --verify FOLDER
-
-Checkpoint: `{{ data.checkpoint.sha256 }}` over weights, config and voices. Licences: LICENSES.md.
-"""
 
 
 def read_product(build: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -156,28 +87,3 @@ def decision_for(
             if made_from.get("package_sha256") == package_sha256:
                 return decision, level | {"reasons": list(level["reasons"])}
     return decision, None
-
-
-def model_card(
-    path: Path,
-    data: Mapping[str, Any],
-    decision: Mapping[str, Any] | None,
-    level: Mapping[str, Any] | None,
-    product: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the model card in Markdown. path: of the decision. data: the bundle's manifest.json.
-    product: what is bundled whole, of the product decision. Raises InputError for a decision that
-    lacks what is shown.
-    """
-    from jinja2 import Environment, StrictUndefined, UndefinedError
-
-    core_ml = data["vocoder"]["package"].endswith(PACKAGE)
-    places = ("CPU and GPU; CPU on the M5", "Neural Engine, CPU") if core_ml else ("CPU", "CPU")
-    parts = [*((entry, places[0]) for entry in data["encoder"]), (data["vocoder"], places[1])]
-    template = Environment(
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    ).from_string(CARD, globals={"short": short})
-    with readable(path, AGAIN, UndefinedError):
-        return template.render(
-            core_ml=core_ml, data=data, parts=parts, decision=decision, level=level, product=product
-        )

@@ -172,12 +172,13 @@ class Kokoro:
             return open_voice(self.checkpoint, name, self.opened.vocoder.predictor)
 
     def check_voices_in(self, text: object, reading: ReaderOptions) -> None:
-        """Raises InputError for a voice that the text names and that is not there, where all of
-        the text is.
+        """Raises InputError for a voice that the text names and that is not there, or a language
+        that is not read, where all of the text is.
         """
-        from kokoro_g2p import voices_in
+        from kokoro_g2p import check_languages, voices_in
 
         if isinstance(text, str) and not reading.phonemes:
+            check_languages(text)
             for other in voices_in(text):
                 self.voice(other)
 
@@ -281,14 +282,20 @@ class _PartsOfLoop:
 def check_before_opening(
     source: str | None, voice: str | None, text: object, dialect: str | None, *, phonemes: bool
 ) -> str | None:
-    """Refuse what needs no model to be refused: an unknown voice, given or named by the text, a
-    language that is not read, and a text without a word. Returns the voice's name; None where only
+    """Refuse what needs no model to be refused: an unknown voice or a language that is not read,
+    given or named by the text, and a text without a word. Returns the voice's name; None where only
     opening `source` tells.
 
     Raises InputError, as the opened model would.
     """
     from kokoro_ane.core import check_voice, voice_names
-    from kokoro_g2p import check_sayable, dialect_of, voice_language, voices_in
+    from kokoro_g2p import (
+        check_languages,
+        check_sayable,
+        dialect_of,
+        voice_language,
+        voices_in,
+    )
 
     language = dialect_of(dialect) if dialect else None
     names = voice_names(source)
@@ -300,6 +307,7 @@ def check_before_opening(
     for one in spoken:
         check_voice(one, names, place)
     if isinstance(text, str) and not phonemes:
+        check_languages(text)
         check_sayable(text, language or voice_language(name))
     return name
 

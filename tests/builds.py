@@ -155,11 +155,11 @@ def with_shared_text_tables(patch, factory):
     gets a copy.
     """
 
-    def written(folder, language, without=()):
+    def written(folder, language, without=(), others=()):
         if language not in TEXT_BYTES:
             write_text_tables(folder, language)  # which refuses it
-        key = ["text tables", language, *without]
-        make = partial(write_text_tables, language=language, without=without)
+        key = ["text tables", language, *without, "beside", *others]
+        make = partial(write_text_tables, language=language, without=without, others=others)
         shutil.copytree(once(factory, key, make), folder, dirs_exist_ok=True)
 
     patch.setattr("kokoro_ane.pipeline.bundle_files.write_text_tables", written)

@@ -8,7 +8,9 @@ import xml.parsers.expat
 import pytest
 
 from kokoro_g2p import G2P
-from kokoro_g2p.ssml import MARKUP, voices_in
+from kokoro_g2p.errors import InputError
+from kokoro_g2p.phonemizer import loaded
+from kokoro_g2p.ssml import MARKUP, check_languages, voices_in
 from reader_tests.lines import pieces_of
 from reader_tests.names import rows
 
@@ -80,6 +82,28 @@ def test_what_another_voice_says_is_read_in_its_language():
     parts = [one.phonemes for one in reader.sentences("Go. [voice:ef_dora] Hola. [voice:af_x] Go.")]
     go = reader.phonemize("Go.").phonemes
     assert parts == [go, spanish.phonemize("Hola.").phonemes, go]
+
+
+@pytest.mark.parametrize(("dialect", "text", "pieces"), cases("lang"))
+def test_what_is_of_another_language_is_read_by_its_reader(dialect, text, pieces):
+    result = G2P.load(dialect).phonemize(text)
+    read = [piece.partition(":")[::2] for piece in pieces.split(" ¦ ")]
+    phonemes = [loaded(language, None).phonemize(piece).phonemes for language, piece in read]
+    assert result.phonemes == " ".join(phonemes)
+    assert all(text[word.start : word.end] == word.text for word in result.words)
+    assert [text[start:end] for start, end, why in result.drops if why == "emoji"] == [
+        character for character in text if character == "😀"
+    ]
+
+
+def test_a_language_that_is_not_held_is_counted_and_one_that_nobody_reads_is_refused(us):
+    few, text = G2P.load("us"), '<lang xml:lang="fr">Rad</lang>'
+    few.others.held = ("us",)
+    assert few.phonemize(text).phonemes == us.phonemize("Rad").phonemes
+    assert counted(few.phonemize(text)) == ['<lang xml:lang="fr">']
+    check_languages(f'{text} <html xml:lang="de">')
+    with pytest.raises(InputError, match='<lang xml:lang="de">: this language is not read'):
+        check_languages(f'{text} <lang xml:lang="de">Rad</lang>')
 
 
 @pytest.mark.parametrize(("tag", "seconds", "_"), cases("pause"))

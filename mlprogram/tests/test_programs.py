@@ -5,7 +5,9 @@ coremltools.
 import json
 import os
 import re
+import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import weakref
@@ -15,6 +17,7 @@ import coremltools as ct
 import numpy as np
 import pytest
 import torch
+import yaml
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.proto import Model_pb2
 from torch import nn
@@ -258,25 +261,33 @@ def test_the_readme_runs_and_its_figures_are_those(model, monkeypatch, capsys):
         assert cell == "/".join(f"{100 * record[name]['share']['macs']:g}" for name in readings)
 
 
-@pytest.mark.slow
-def test_the_test_of_the_page_runs(tmp_path):
-    text = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(# test_my_model\.py.*?)```", text, re.DOTALL)
-    (tmp_path / "test_my_model.py").write_text(example, encoding="utf-8")
-    layers = nn.Conv1d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 2, 1)
-    module, x = nn.Sequential(*layers).eval(), torch.randn(1, 3, 16)
-    path = converted(module, tmp_path, ct.TensorType("x", shape=x.shape))
-    path.rename(tmp_path / "MyModel.mlpackage")
-    np.savez(tmp_path / "recorded.npz", x=x.numpy(), y=module(x).detach().numpy())
-    command = [sys.executable, *"-m pytest -q -p no:cacheprovider test_my_model.py -c".split()]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "mlprogram" / "src")}
-    done = subprocess.run(
-        [*command, os.devnull],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+def test_the_example_tests_its_model_as_its_workflow_types_it(tmp_path, monkeypatch):
+    """And finds a changed weight; the model is made again to the same weights and outputs."""
+    page = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
+    copy = shutil.copytree(ROOT / "mlprogram" / "examples", tmp_path / "example")
+    workflow, test = (
+        (copy / name).read_text(encoding="utf-8") for name in ("core-ml.yml", "test_model.py")
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert workflow in page
+    assert test in page
+    assert len(workflow.splitlines()) <= 15
+    files = [path for path in (copy / "Model.mlpackage").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 20_000
+    command = yaml.safe_load(workflow)["jobs"]["model"]["steps"][-1]["run"]
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "mlprogram" / "src"))
+
+    def typed():
+        done = subprocess.run(command, shell=True, cwd=copy, stdout=subprocess.PIPE, check=False)
+        return done.stdout
+
+    assert b"2 passed" in typed()
+    (weights,) = copy.rglob("weight.bin")
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 0x80]))  # the last one's sign
+    assert b"1 failed, 1 passed" in typed()
+    recorded = np.load(copy / "recorded.npz")["scores"]
+    monkeypatch.chdir(copy)
+    runpy.run_path("make_model.py")
+    assert weights.read_bytes() == content
+    assert np.allclose(np.load("recorded.npz")["scores"], recorded, atol=1e-6)

@@ -25,7 +25,8 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, package_name
 from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack
 from kokoro_ane.pipeline.assembly import read_assembly
-from kokoro_ane.pipeline.decision_file import decision_for, model_card
+from kokoro_ane.pipeline.decision_file import decision_for
+from kokoro_ane.pipeline.model_card import model_card
 from kokoro_ane.pipeline.vector_files import load_index
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.recipe import load_recipe

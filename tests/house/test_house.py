@@ -45,7 +45,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS, DOC_PAGES = 221_000, 19_800, 14
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 221_500, 19_900, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
@@ -66,7 +66,8 @@ HEAVY = {"torch", "coremltools", "scipy", "sklearn", "matplotlib"}
 SOURCES = [
     path
     for path in TRACKED
-    if path.suffix == ".py" and path.parts[0] in LEVEL and "tests" not in path.parts
+    # tests have a limit of their own, examples are copied and never imported
+    if path.suffix == ".py" and path.parts[0] in LEVEL and not {"tests", "examples"} & {*path.parts}
 ]
 TESTS = [path for path in TRACKED if path.suffix == ".py" and "tests" in path.parts]
 # Written ones: docs/reference.py makes the reference, and the log is no page to read through.

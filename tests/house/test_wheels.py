@@ -27,6 +27,7 @@ NOT_INSTALLED = (
     "tests",
     "docs",
     "mlprogram/tests",
+    "mlprogram/examples",
     "g2p/tests",
     "g2p/src/kokoro_g2p/training",
 )

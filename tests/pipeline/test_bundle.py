@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
-from kokoro_ane.core import ITEMS
+from kokoro_ane.core import HUB_NAME, ITEMS
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.manifest import Manifest
@@ -19,6 +20,7 @@ from kokoro_ane.pipeline.assembly import ADVISORIES
 from kokoro_ane.pipeline.bundle import dialects_of, main
 from kokoro_ane.pipeline.bundle_files import write_sums
 from kokoro_ane.pipeline.decision_file import FORMAT, short
+from kokoro_ane.pipeline.model_card import model_card
 from kokoro_ane.pipeline.voice_file import encoded, keeps
 from kokoro_g2p.lexicon import Lexicon
 from kokoro_g2p.neural import load_arrays
@@ -30,7 +32,7 @@ from kokoro_g2p.port.word_table import packed_words, rows_of
 from kokoro_g2p.splitting import segments
 from kokoro_g2p.user_lexicon import read_user_lexicon
 from mlprogram.examine.rules import CONFIDENCES
-from tests.commands import parsed, printed, ran, refused, table
+from tests.commands import ROOT, parsed, printed, ran, refused, table
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 NAME, VOCODER = "bundle-tiny-padded-fp16", "KokoroVocoder-tiny-padded"
@@ -87,23 +89,66 @@ def test_a_bundle_holds_everything_and_verifies(bundled, tiny_checkpoint, capsys
     assert report["voices"] == 3
     assert report["tensors"] > 40
     assert not report["releasable"]
-    files = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json"
-    folders = "licenses packages text vectors voices"
-    assert {path.name for path in bundled.iterdir()} == {*files.split(), *folders.split()}
+    names = "LICENSES.md MODEL_CARD.md SHA256SUMS licenses manifest.json packages text vectors"
+    names += " vocabulary.json voices"
+    assert {path.name for path in bundled.iterdir()} == {*names.split()}
     assert parsed(bundled / "vocabulary.json") == tiny_checkpoint.config.vocab
     voice = tiny_checkpoint.voice("slt").numpy()
     assert keeps(voice, (bundled / "voices" / "slt.style").read_bytes())
     card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "**NOT RELEASABLE.**" in card
     assert "Not judged" in card
     data = parsed(bundled / "manifest.json")
     voices = {entry["file"] for entry in data["voices"]["files"]}
     assert voices == {f"voices/{name}.style" for name in tiny_checkpoint.voices}
-    assert data["vectors"]["file"] == "vectors/index.json"
     assert data["vocoder"]["buckets"] == [40, 160, 640]
     assert data["encoder"][0]["inputs"]["duration"]["input_ids"]["padding"] == -1
     check = "sha256sum -c --quiet SHA256SUMS".split()
     assert subprocess.run(check, cwd=bundled, check=False).returncode == 0
+
+
+def test_the_page_for_the_hub_is_the_card_and_replaces_no_other(copy, capsys):
+    page = copy / "README.md"
+    assert main(["--card", str(copy)]) == 3
+    assert page.read_bytes() == (copy / "MODEL_CARD.md").read_bytes()
+    _, head, rest = page.read_text(encoding="utf-8").split("---\n", 2)
+    assert yaml.safe_load(head)["license"] == "unknown"
+    assert rest.split("\n\n")[1].startswith("**NOT RELEASABLE.** Made to try the tools")
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_bytes())["title"] in rest
+    assert verify(copy) == 0
+    page.write_text("mine")
+    assert main(["--card", str(copy)]) == 2
+    assert "README.md is not replaced: it is no copy of MODEL_CARD.md" in capsys.readouterr().err
+
+
+RELEASED = """---
+language: [en, fr]
+license: apache-2.0
+base_model: hexgrad/Kokoro-82M
+base_model_relation: quantized
+library_name: coreml
+pipeline_tag: text-to-speech
+tags: [kokoro, text-to-speech, on-device, coreml, apple-neural-engine, ios, swift]
+---
+# Kokoro text-to-speech for Core ML: kokoro-82m, fp16
+
+Text to speech in stages
+...
+| American English | af_heart |
+| French | ff_siwis |
+...
+- Needs iOS 18, macOS 15
+...
+has at most 16.0 s;"""
+
+
+def test_a_card_of_released_weights_is_complete(bundled):
+    data = parsed(bundled / "manifest.json")
+    data["checkpoint"]["name"], data["releasable"] = HUB_NAME, True
+    data["voices"]["files"] = [{"file": name, "bytes": 1} for name in ("af_heart.x", "ff_siwis.x")]
+    card = model_card(bundled, data, None, None)
+    for part in RELEASED.split("\n...\n"):
+        assert part in card
+    assert card.split("```")[1] in (ROOT / "docs" / "ios.md").read_text(encoding="utf-8")
 
 
 def test_the_words_are_in_a_bundle_once(bundled, tmp_path):
@@ -392,7 +437,7 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
     decision = {
         "format": FORMAT,
         "levels": [level],
-        "provenance": {"precision": "declared", "commit": commit},
+        "provenance": {"precision": "declared", "commit": commit, "date": "2026-11-29"},
         "releasable": commit != ALTERED,
     }
     (build / "release").mkdir()
@@ -406,7 +451,7 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
     card = (out / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert message in card
     assert json.loads(captured.out.splitlines()[-1])["releasable"] is (code == 0)
-    assert (f"; commit {short(commit)}. " in card) is not bool(package)
+    assert (f" 2026-11-29; commit {short(commit)}. " in card) is not bool(package)
 
 
 @table(

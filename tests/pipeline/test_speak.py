@@ -170,6 +170,10 @@ class TestCommand:
             error = capsys.readouterr().err.strip().splitlines()[-1]
             assert error.startswith("error: no voice 'nobody' in ")
             assert error.endswith("There are: awb, rms, slt")
+        words = ["Hello. <lang xml:lang='de'>Rad</lang>", "--checkpoint", str(DEMO_VOICE), "-o"]
+        assert main([*words, str(tmp_path / "a.wav")]) == 2
+        error = capsys.readouterr().err.strip().splitlines()[-1]
+        assert error.startswith("error: <lang xml:lang='de'>: this language is not read; en, ")
         assert left_behind(tmp_path) == []
 
     def test_a_full_disk_is_one_line_and_what_was_spoken_is_kept(

@@ -54,6 +54,7 @@ from .result import Word as Word
 
 # Markup: voices that a text names, and what a subtitle shows
 from .ssml import VOICE_MARK as VOICE_MARK
+from .ssml import check_languages as check_languages
 from .ssml import voices_in as voices_in
 from .ssml import without_markup as without_markup
 

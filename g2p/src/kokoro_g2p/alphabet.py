@@ -211,26 +211,14 @@ def _mark_first_vowel(phonemes: str, mark: str) -> str:
     return phonemes if place is None else phonemes[:place] + mark + phonemes[place:]
 
 
-NAMES: dict[str, Language] = {
-    "us": US, "a": US, "en-us": US, "en": US, "gb": GB, "b": GB, "en-gb": GB, "uk": GB, "en-uk": GB,
-    "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it",
-    "fr": "fr", "f": "fr", "fr-fr": "fr", "pt": "pt", "p": "pt", "pt-br": "pt",
-    "zh": "zh", "z": "zh", "zh-cn": "zh", "cmn": "zh",
-    "hi": "hi", "h": "hi", "hi-in": "hi", "ja": "ja", "j": "ja", "ja-jp": "ja",
+SPOKEN: dict[Language, str] = {
+    US: "us a en-us en", GB: "gb b en-gb uk en-uk", "es": "es e es-es", "it": "it i it-it",
+    "fr": "fr f fr-fr", "pt": "pt p pt-br", "zh": "zh z zh-cn cmn", "hi": "hi h hi-in",
+    "ja": "ja j ja-jp",
 }  # fmt: skip
-LANGUAGES_READ = tuple(dict.fromkeys(NAMES.values()))
-# by the first letter: af_heart, ef_dora
-VOICES: dict[str, Language] = {
-    "a": US,
-    "b": GB,
-    "e": "es",
-    "i": "it",
-    "f": "fr",
-    "p": "pt",
-    "z": "zh",
-    "h": "hi",
-    "j": "ja",
-}
+# one letter is the first of a voice's name: af_heart, ef_dora
+NAMES = {name: language for language, names in SPOKEN.items() for name in names.split()}
+LANGUAGES_READ = tuple(SPOKEN)
 LANGUAGES = ("en", "es", "it", "fr", "pt", "zh", "hi", "ja")
 LIKE_BRITAIN = ("gb", "uk", "ie", "au", "nz", "in", "za")
 
@@ -242,10 +230,8 @@ def dialect_of(name: str) -> Language:
     Raises InputError with the list for one that is unknown.
     """
     plain = name.lower().replace("_", "-") if isinstance(name, str) else ""
-    language, *regions = plain.split("-")
-    language_name = NAMES.get(plain) or (
-        NAMES.get(language) if regions and language in LANGUAGES else None
-    )
+    regions = plain.split("-")[1:]
+    language_name = NAMES.get(plain) or (language_of(plain) if regions else None)
     if language_name is None:
         raise InputError(
             f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that"
@@ -256,11 +242,17 @@ def dialect_of(name: str) -> Language:
     return GB if language_name == US and is_british else language_name
 
 
+def language_of(tag: str) -> Language | None:
+    """The language of a BCP 47 tag, of whatever region; None for one that is not read."""
+    language = re.split("[-_]", tag.lower())[0]
+    return NAMES[language] if language in LANGUAGES else None
+
+
 def voice_language(voice: str) -> Language:
     """The language that a voice of Kokoro speaks, by its name: American where the name is of
     another kind.
     """
-    return VOICES.get(voice[0], US) if voice[1:3] in ("f_", "m_") else US
+    return NAMES.get(voice[0], US) if voice[1:3] in ("f_", "m_") else US
 
 
 def edit_distance(produced: Sequence[str], expected: Sequence[str]) -> int:

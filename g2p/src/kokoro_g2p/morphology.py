@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY, restress
+from kokoro_g2p.number_words import ONES
 from kokoro_g2p.result import GB, US, Dialect
 from kokoro_g2p.word_lists import pairs, word_set
 
@@ -28,8 +29,8 @@ _SILENT_E = re.compile(r"(?:^|[^aeiou])[aeiouy][^aeiouwxy]$|th$")
 _CLUSTER = re.compile(r"[^aeiouy]{2}$(?<!th)")
 # unstressed words that lean on the one before: John'll, who've, it'd
 _CLITICS = {
-    US: {"ll": "əl", "ve": "əv", "re": "əɹ", "m": "m", "em": "əm"},
-    GB: {"ll": "əl", "ve": "əv", "re": "ə", "m": "m", "em": "əm"},
+    US: pairs("ll:əl ve:əv re:əɹ m:m em:əm"),
+    GB: pairs("ll:əl ve:əv re:ə m:m em:əm"),
 }
 
 
@@ -157,7 +158,7 @@ def lacks_syllable(word: str, stem: str, phonemes: str) -> bool:
 
 # letters said in one breath; a longer string gets a space, and a stressed letter, every so often
 GROUP = 8
-DIGIT_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+DIGIT_NAMES = ONES[:10]
 
 
 def fold(text: str) -> str:

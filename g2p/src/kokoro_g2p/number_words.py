@@ -18,10 +18,8 @@ _ONES = (
 ONES = _ONES.split()
 TENS = [".", ".", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 SCALES = ["", *["thousand", "million", "billion", "trillion", "quadrillion", "quintillion"]]
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
+_MONTHS = "January February March April May June July August September October November December"
+MONTHS = _MONTHS.split()
 LARGEST_DIGITS = 18  # longer runs are read digit by digit
 IRREGULAR = pairs(
     "one:first two:second three:third five:fifth eight:eighth nine:ninth twelve:twelfth"

@@ -19,11 +19,11 @@ brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kokoro_g2p.alphabet import to_kokoro, unknown_symbol
-from kokoro_g2p.result import GB, US, Language
+from kokoro_g2p.alphabet import language_of, to_kokoro, unknown_symbol
+from kokoro_g2p.result import GB, US, Drop, Language, Source
 from kokoro_g2p.ssml import (
     BLOCKS,
     DEEPEST,
@@ -32,7 +32,6 @@ from kokoro_g2p.ssml import (
     PATTERN,
     TOOLS,
     Opened,
-    attributes_of,
     name_of,
     opened,
     request_of,
@@ -71,6 +70,22 @@ class Override:
     pause_s: float = 0.0
     say_as: str = ""  # the characters to be said one by one
     tag: str = ""  # of the element that asks for the stress
+
+    @property
+    def sound(self) -> tuple[str, Source]:
+        """The phonemes that are asked for, or the mark that comes nearest to a silence: a comma's,
+        a full stop's, or a longer one's; and where they come from.
+        """
+        if self.pause_s:
+            return "," if self.pause_s < 0.25 else "." if self.pause_s < 0.7 else "…", "pause"
+        return self.phonemes or "", "user" if self.user else "override"
+
+
+Foreign = tuple[int, int, str, bool]  # a word's place, phonemes, and whether a space follows
+
+
+# Reads a text in a language: its words and what is left out; None where that is not read.
+ReadsOthers = Callable[[str, str], tuple[Sequence[Foreign], Sequence[Drop]] | None]
 
 
 class Phrases:
@@ -118,6 +133,8 @@ class Marked:
     paces: tuple[tuple[int, int, float], ...] = ()  # by characters of the text as given
     open: tuple[str, ...] = ()  # start tags of elements that go on behind the text
     voice: str = ""  # that an element around the text asks for
+    # by where their run begins in the text as given, words of another language
+    foreign: Mapping[int, Sequence[Foreign]] | None = None
 
     def pace_at(self, place: int) -> float:
         """The share of the usual pace at a character of the text as given."""
@@ -155,13 +172,15 @@ def extract(
     phrases: "Phrases | None" = None,
     outer: tuple[str, ...] = (),
     language: Language = US,
+    others: ReadsOthers = lambda *_: None,
 ) -> Marked:
     """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the
     user are dropped and counted. `outer`: start tags of elements that are open where it begins.
+    `others` read what an element says is of another language.
     """
     if phrases is None and not outer and _FIRST.search(text) is None:
         return Marked(text)
-    work, place = _Work(text, language, [opened(tag) for tag in outer]), 0
+    work, place = _Work(text, language, outer, others), 0
     pattern = phrases.pattern if phrases else _ANY
     match = pattern.search(text)
     while match:
@@ -201,10 +220,19 @@ def extract(
 class _Work:
     """Pieces of the cleaned text as they are found, and the elements that are open."""
 
-    def __init__(self, text: str, language: Language, outer: list[Opened]) -> None:
-        self.text, self.language, self.open = text, language, outer
-        self.voice = voice_of([one.tag for one in outer])
-        self.begins = [0 for _ in outer]  # of the open elements, in the cleaned text
+    def __init__(
+        self,
+        text: str,
+        language: Language,
+        outer: tuple[str, ...],
+        others: ReadsOthers,
+    ) -> None:
+        self.text, self.language, self.others = text, language, others
+        self.voice = voice_of(outer)
+        self.open: list[Opened] = []
+        # of each open element where it begins in the cleaned text, and the language inside
+        self.places: list[tuple[int, Language]] = []
+        self.foreign: dict[int, Sequence[Foreign]] = {}
         self.pieces: list[str] = []
         self.starts: list[int] = []
         self.sources: list[tuple[int, int]] = []
@@ -212,6 +240,8 @@ class _Work:
         self.overrides: list[Override] = []
         self.drops: list[tuple[int, int, str]] = []
         self.length = 0
+        for tag in outer:
+            self.push(opened(tag))
 
     @property
     def is_silent(self) -> bool:
@@ -224,7 +254,23 @@ class _Work:
         if start < end and self.is_silent:
             self.drop(start, end, "markup")
         elif start < end:
-            self.add(self.text[start:end], start, end)
+            self.say(self.text[start:end], start, end)
+
+    def say(self, piece: str, start: int, end: int) -> None:
+        """Words for start:end, in the language that holds here."""
+        is_other = self.spoken != self.language
+        words, drops = (is_other and self.others(self.spoken, piece)) or ((), ())
+        if not words:
+            self.add(piece, start, end)
+            return
+        if len(piece) == end - start:  # each word has its place
+            self.foreign[start] = words
+            self.drops += [(start + a, start + b, why) for a, b, why in drops]
+        if piece[0].isspace():
+            self.add(" ", start, start)
+        self.placeholder(Override(phonemes=" ".join([word[2] for word in words])), start, end)
+        if piece[-1].isspace():
+            self.add(" ", end, end)
 
     def add(self, piece: str, start: int, end: int) -> None:
         self.pieces.append(piece)
@@ -256,12 +302,12 @@ class _Work:
         """
         content = _TAGS.sub("", match["content"])
         name, span = match["element"].lower(), match.span("content")
-        request = request_of(name, match["values"], content, self.language)
+        request = request_of(name, match["values"], content, self.spoken)
         if request is None:
             self.drop(match.start(), span[0], shortened(self.text[match.start() : span[0]]))
             return span[0]
         if request.kind == "alias":
-            self.add(str(request.value), *span)
+            self.say(str(request.value), *span)
         elif request.kind == "phonemes":
             self.placeholder(Override(phonemes=str(request.value)), *span)
         else:
@@ -297,22 +343,36 @@ class _Work:
         self.drop(*match.span(), "markup")
         if self.open and self.open[-1].name == MARK:
             self.open.pop()
-            self.begins.pop()
-        self.open.append(opened(match[0]))
-        self.begins.append(self.length)
+            self.places.pop()
+        self.push(opened(match[0]))
 
     def begin(self, match: re.Match[str]) -> None:
         """A start tag, or an element that holds nothing."""
         one = opened(match[0])
-        is_counted = one.counted or len(self.open) >= DEEPEST
-        # a language is understood where it is the one that is read, of whatever region
-        tag = attributes_of(match["attributes"]).get("xml:lang", "")
-        if tag or one.name == "lang":
-            is_counted = speaks(tag) != speaks(self.language) or (is_counted and one.name != "lang")
+        is_full = len(self.open) >= DEEPEST
+        is_lost = (one.language or one.name == "lang") and not self.meant(one.language)
+        is_counted = one.counted or is_full or is_lost
         self.drop(*match.span(), shortened(match[0]) if is_counted else "markup")
-        if one.has_effect and not match["empty"] and len(self.open) < DEEPEST:
-            self.open.append(one)
-            self.begins.append(self.length)
+        if one.has_effect and not match["empty"] and not is_full:
+            self.push(one)
+
+    def push(self, one: Opened) -> None:
+        """Open an element. A voice speaks its own language unless it names another."""
+        language = self.meant(one.language) or (self.language if one.voice else self.spoken)
+        self.open.append(one)
+        self.places.append((self.length, language))
+
+    @property
+    def spoken(self) -> Language:
+        """The language that holds here."""
+        return self.places[-1][1] if self.places else self.language
+
+    def meant(self, tag: str) -> Language | None:
+        """The language that a BCP 47 tag names, of whatever region; None where nobody reads it."""
+        name = language_of(tag)
+        if name == self.language or (name, self.language) == (US, GB):
+            return self.language
+        return name if name is not None and self.others(name, "") is not None else None
 
     def close(self, name: str, span: tuple[int, int]) -> None:
         """An end tag: its element ends, and what it holds. One of no element is counted."""
@@ -320,7 +380,7 @@ class _Work:
         is_lost = Opened("", name).has_effect and name not in names
         self.drop(*span, shortened(self.text[span[0] : span[1]]) if is_lost else "markup")
         while name in names:
-            one, begin = self.open.pop(), self.begins.pop()
+            one, (begin, _) = self.open.pop(), self.places.pop()
             self.stress(one, begin)
             if one.name == name:
                 break
@@ -332,7 +392,7 @@ class _Work:
 
     def marked(self) -> Marked:
         """The whole text's."""
-        for one, begin in reversed([*zip(self.open, self.begins, strict=True)]):
+        for one, (begin, _) in reversed([*zip(self.open, self.places, strict=True)]):
             self.stress(one, begin)
         marked = Marked(
             "".join(self.pieces),
@@ -343,6 +403,7 @@ class _Work:
             tuple(self.paces),
             tuple(one.tag for one in self.open),
             self.voice,
+            self.foreign,
         )
         for match in _UNCLOSED.finditer(marked.text):
             self.drop(*marked.original(*match.span()), "unclosed override")
@@ -376,12 +437,6 @@ class _Work:
             self.overrides.append(Override(begin, self.length, stress=float(target)))
         else:
             self.drop(*match.span(2), "link target")
-
-
-def speaks(tag: str) -> str:
-    """The language of a BCP 47 tag, or of a dialect's name: "en" of en-GB and of gb."""
-    language = tag.lower().replace("_", "-").split("-")[0]
-    return "en" if language in (US, GB) else language
 
 
 def _phonemes(target: str) -> str | None:

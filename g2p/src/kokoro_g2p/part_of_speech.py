@@ -101,7 +101,7 @@ def guess(word: str) -> str:
 EDGE = "#"
 REACH = 9  # words looked back for the auxiliary of the clause
 # classes of words that can only be finite verbs
-SURELY_FINITE = frozenset(("z", "d", "v", "M", "dv", "vd", "de"))
+SURELY_FINITE = word_set("z d v M dv vd de")
 AUXILIARIES, TIMES = word_sets("words", "auxiliaries times")
 STOPS = frozenset(".?!;:")
 
@@ -207,7 +207,8 @@ def clause(
 
 PATH = DATA / "tagger.npz"
 FORMAT = 1
-TAGS = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg", "dt", "in", "wdt")
+_TAGS = "nn nns jj rb vb vbp vbz vbd vbn vbg dt in wdt"
+TAGS = tuple(_TAGS.split())
 FINITE, FINITE_LETTERS = word_set("vb vbp vbz vbd"), frozenset("vzdM")
 # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
 VERBLESS = 2.5

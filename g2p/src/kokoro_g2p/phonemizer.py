@@ -17,23 +17,26 @@ first word that needs them. Every spoken word is one Word; the words of `2026` s
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from kokoro_g2p.alphabet import MAX_PHONEMES, dialect_of, unknown_symbol
+from kokoro_g2p.alphabet import LANGUAGES_READ, MAX_PHONEMES, dialect_of, unknown_symbol
 from kokoro_g2p.characters import laid_out
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.languages.scripts import SCRIPTS, script_stages
 from kokoro_g2p.lexicon import Lexicon
-from kokoro_g2p.overrides import Phrases, extract
+from kokoro_g2p.overrides import Foreign, Phrases, extract
 from kokoro_g2p.reading import FallbackNeural, LateNeural, Neural, Reader
 from kokoro_g2p.result import (
     GB,
+    PUNCTUATION,
     US,
+    Drop,
     Language,
     Normalized,
     Result,
+    Source,
     SpokenToken,
     Word,
     tag_of_mark,
@@ -55,7 +58,7 @@ Normalizer = Callable[..., Normalized]  # a text as Normalized
 # sentences read together, so that the neural model is asked once for all of them; the first goes
 # alone, for latency
 BATCH = 16
-REMEMBERED = 1000  # English texts within another language
+REMEMBERED = 1000  # texts within another language
 
 
 class Prepared(Protocol):
@@ -99,29 +102,26 @@ class LateHeteronyms:
         return self.chooser.choose(words, index, keys)
 
 
-class LateEnglish:
-    """The English reader of a language with another script, loaded at the first Latin letter. It
-    remembers short texts.
+@lru_cache(REMEMBERED)
+def words_in(language: str, text: str) -> tuple[list[Foreign], Sequence[Drop]]:
+    """Start and end in `text`, phonemes, and whether a space follows, of each word; and what is
+    left out. Raises InputError when the language's data is missing or damaged.
+    """
+    result = loaded(language, None).phonemize(text)
+    words = [(word.start, word.end, word.phonemes, word.space) for word in result.words]
+    return words, result.drops
+
+
+class LateReaders:
+    """The readers of other languages, each loaded at its first word. `held`: those that are
+    read.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[str, list[tuple[int, int, str, bool]]] = {}
+    held: Collection[str] = LANGUAGES_READ
 
-    @cached_property
-    def reader(self) -> "G2P":
-        """The reader. Raises InputError when its data is missing or damaged."""
-        return G2P.load(US)
-
-    def words(self, text: str) -> list[tuple[int, int, str, bool]]:
-        """Start and end in `text`, phonemes, and whether a space follows, of each word."""
-        words = self._known.get(text)
-        if words is None:
-            read = self.reader.phonemize(text).words
-            words = [(word.start, word.end, word.phonemes, word.space) for word in read]
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[text] = words
-        return words
+    def __call__(self, language: str, text: str) -> tuple[list[Foreign], Sequence[Drop]] | None:
+        """The words of a text in a language; None where that is not held."""
+        return words_in(language, text) if language in self.held else None
 
 
 class G2P:
@@ -161,6 +161,7 @@ class G2P:
         self._dialect, self._heteronyms, self._unk = language, heteronyms, unk
         self._phrases = Phrases(phrases) if phrases else None
         self._reader_of: Callable[[str], G2P] | None = None
+        self.others = LateReaders()
 
     @classmethod
     def load(
@@ -192,8 +193,9 @@ class G2P:
                 )
             other = cls.__new__(cls)
             if kind in SCRIPTS:
-                normalizer, script = script_stages(kind, user_words, LateEnglish())
+                normalizer, script = script_stages(kind, user_words)
                 other._set(normalizer, script, script, kind, phrases)
+                script.others = other.others
                 return other
             from kokoro_g2p.languages.language import LANGUAGES
             from kokoro_g2p.languages.reader import LanguageReader
@@ -346,7 +348,8 @@ class G2P:
         """Prepare a sentence for reading; `outer`: start tags of elements that are still open;
         `before`, `after`: what stands around it.
         """
-        marked = extract(laid_out(text, before, after), self._phrases, outer, self._dialect)
+        laid = laid_out(text, before, after)
+        marked = extract(laid, self._phrases, outer, self._dialect, self.others)
         return Sentence(offset, text, marked, self._normalizer(marked.text, dialect=self._dialect))
 
     def _read(self, batch: Sequence[Sentence]) -> Iterator[tuple[int, Result]]:
@@ -369,11 +372,6 @@ class G2P:
                     for word in words
                 )
             marked = sentence.marked
-            if marked.paces or marked.voice:
-                words = tuple(
-                    replace(word, rate=marked.pace_at(word.start - offset), voice=marked.voice)
-                    for word in words
-                )
             own_drops = (*marked.drops, *self._unheard(sentence, words))
             lost = (*own_drops, *sentence.normalized.drops)
             dropped = Counter(why for _, _, why in lost) + Counter({"unpronounceable": unsaid})
@@ -385,7 +383,27 @@ class G2P:
                     )
                 )
             )
+            if marked.foreign:
+                words = tuple(part for word in words for part in self._parts(sentence, word))
+            if marked.paces or marked.voice:
+                words = tuple(
+                    replace(word, rate=marked.pace_at(word.start - offset), voice=marked.voice)
+                    for word in words
+                )
             yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped), drops)
+
+    @staticmethod
+    def _parts(sentence: Sentence, word: Word) -> Iterator[Word]:
+        """The words of a run of another language; another word itself."""
+        run = (sentence.marked.foreign or {}).get(word.start - sentence.offset, ())
+        for start, end, phonemes, space in run:
+            written = word.text[start:end]
+            source: Source = "punctuation" if phonemes in PUNCTUATION else "rule"
+            space = space or (end == run[-1][1] and word.space)
+            start, end = word.start + start, word.start + end
+            yield Word(written, start, end, written, phonemes, source, space=space)
+        if not run:
+            yield word
 
     def _unheard(self, sentence: Sentence, words: tuple[Word, ...]) -> list[tuple[int, int, str]]:
         """What is asked for with <emphasis> and changes none of the words that it holds: their

@@ -42,17 +42,8 @@ ONSET = re.compile(f"[{PRIMARY}{SECONDARY}]?([^{''.join(sorted(VOWELS))}{PRIMARY
 REMEMBERED = 50_000  # readings kept
 _LETTERS_ENDING = re.compile(r"(?<=[A-Z0-9])'?s'?$")
 # A compound is as good as its worst part.
-_ORDER: tuple[Source, ...] = (
-    "spelled",
-    "fallback",
-    "neural",
-    "silver",
-    "cmudict",
-    "morphology",
-    "ours",
-    "gold",
-    "user",
-)
+_BETTER = "spelled fallback neural silver cmudict morphology ours gold user"
+_ORDER = _BETTER.split()
 
 
 class Neural(Protocol):

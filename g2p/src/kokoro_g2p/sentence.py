@@ -141,14 +141,10 @@ class SentenceReader:
         """The phonemes of an override, or the clitic behind them; nothing where there is none."""
         if override is None:
             return Reading("", "override")
-        if override.pause_s:
-            return Reading(pause_mark(override.pause_s), "pause")
         if override.say_as:
             return self._reader.letters("".join(filter(str.isalnum, override.say_as)))
-        if override.phonemes:
-            return Reading("", "override").with_phonemes(
-                override.phonemes, "user" if override.user else None
-            )
+        if not override.clitic:
+            return Reading("", "override").with_phonemes(*override.sound)
         stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
         ended = with_clitic(stem, override.clitic, self._reader.lexicon.dialect)
         return Reading(ended[len(stem) :], "rule")
@@ -180,11 +176,6 @@ class SentenceReader:
             if phonemes is None
             else (phonemes, reading.source)
         )
-
-
-def pause_mark(seconds: float) -> str:
-    """The mark that comes nearest to a silence: a comma's, a full stop's, or a longer one's."""
-    return "," if seconds < 0.25 else "." if seconds < 0.7 else "…"
 
 
 def mark_of(text: str, token: Token) -> str:

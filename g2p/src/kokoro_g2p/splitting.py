@@ -421,7 +421,9 @@ def halved(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]
     apart = [
         index
         for index in range(1, len(words))
-        if words[index - 1].space and _both_speakable(phonemes, places[index])
+        if words[index - 1].space
+        and speakable(phonemes[: places[index]])
+        and speakable(phonemes[places[index] :])
     ]
     if apart:
         index = min(apart, key=lambda index: _cost(words, index, phonemes, places[index]))
@@ -438,10 +440,6 @@ def halved(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]
         replace(word, phonemes=right),
         *words[index + 1 :],
     )
-
-
-def _both_speakable(phonemes: str, place: int) -> bool:
-    return speakable(phonemes[:place]) and speakable(phonemes[place:])
 
 
 def _cost(words: Sequence[Word], index: int, phonemes: str, place: int) -> float:

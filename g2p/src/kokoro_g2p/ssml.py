@@ -9,9 +9,10 @@ MARKUP finds what XML can hold: tags, comments, CDATA, instructions, a document 
 document type are never expanded. The rules run in Swift too, where no XML reader tells offsets;
 g2p/tests/test_markup.py compares MARKUP with expat.
 
-Understood are `break`, `phoneme`, `sub`, `say-as`, `emphasis`, `prosody rate` and `voice name`, and
-beside it `[voice:am_adam 0.9]`, a voice and its pace from there on; `p`, `s` and another voice end
-a sentence; `desc` and `metadata` are not said. Pitch, volume and audio files are not Kokoro's: such
+Understood are `break`, `phoneme`, `sub`, `say-as`, `emphasis`, `prosody rate`, `voice name` and
+`lang`, and beside them `[voice:am_adam 0.9]`, a voice and its pace from there on; `p`, `s` and
+another voice end a sentence; `desc` and `metadata` are not said. `xml:lang` of any element is that
+of `lang`. Pitch, volume and audio files are not Kokoro's: such
 a tag is counted, its words are said. So is what is malformed.
 """
 
@@ -20,8 +21,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from kokoro_g2p.alphabet import PRIMARY, SECONDARY, VOWELS, to_kokoro, unknown_symbol
+from kokoro_g2p.alphabet import (
+    LANGUAGES,
+    PRIMARY,
+    SECONDARY,
+    VOWELS,
+    language_of,
+    to_kokoro,
+    unknown_symbol,
+)
 from kokoro_g2p.characters import without_entities
+from kokoro_g2p.errors import InputError
 from kokoro_g2p.number_words import MONTHS, decimal, ordinal
 from kokoro_g2p.result import GB, US, Language
 from kokoro_g2p.tags import ATTRIBUTES, TAG
@@ -61,15 +71,15 @@ TOOLS = (
 )
 # Elements without an effect here that lose nothing by it; those whose words are not said; those
 # that stand alone.
-KNOWN = word_set("speak p s paragraph sentence w token mark meta metadata desc")
-SILENT = frozenset(("desc", "metadata"))
+KNOWN = word_set("speak p s paragraph sentence w token mark meta metadata desc lang")
+SILENT = word_set("desc metadata")
 # Where the tags of these stood, words are apart.
 BLOCKS = word_set("speak p s paragraph sentence break audio media par seq desc metadata")
 NAMES = (
     KNOWN
     | BLOCKS
     | word_set(
-        "phoneme sub say-as emphasis prosody voice lang lexicon lookup silence rate pitch"
+        "phoneme sub say-as emphasis prosody voice lexicon lookup silence rate pitch"
         " volume spell pron emph partofsp context bookmark express-as"
     )
 )
@@ -122,6 +132,7 @@ class Opened:
     stress: float | None = None
     counted: bool = False
     voice: str = ""
+    language: str = ""  # a BCP 47 tag
 
     @property
     def is_silent(self) -> bool:
@@ -131,7 +142,8 @@ class Opened:
     @property
     def has_effect(self) -> bool:
         """Whether the element holds until its end tag."""
-        return self.is_silent or self.name in ("speak", "prosody", "emphasis", "voice")
+        names = ("speak", "prosody", "emphasis", "voice", "lang")
+        return self.is_silent or self.language != "" or self.name in names
 
 
 def opened(tag: str) -> Opened:
@@ -142,6 +154,7 @@ def opened(tag: str) -> Opened:
     match = TAG.match(tag)
     assert match
     name, values = name_of(match["name"]), attributes_of(match["attributes"])
+    language = values.get("xml:lang", "")
     if name == "prosody":
         rate = _rate(values.get("rate", "medium"))
         is_counted = rate is None or any(key != "rate" for key in values)
@@ -152,9 +165,9 @@ def opened(tag: str) -> Opened:
     if name == "voice":
         # several names are a choice: the first one
         voice = values.get("name", "").strip().split(" ")[0]
-        return Opened(tag, name, counted=not voice, voice=voice)
+        return Opened(tag, name, counted=not voice, voice=voice, language=language)
     is_known = name in KNOWN and not (name in ("w", "token") and values)
-    return Opened(tag, name, counted=not is_known)
+    return Opened(tag, name, counted=not is_known, language=language)
 
 
 def voice_of(tags: Iterable[str]) -> str:
@@ -163,11 +176,22 @@ def voice_of(tags: Iterable[str]) -> str:
     return voices[-1] if voices else ""
 
 
+def marks_in(text: str) -> list[Opened]:
+    """The elements of a text, and the marks of voices."""
+    tags = [match for match in TAG.finditer(text) if name_of(match["name"]) in NAMES]
+    return [opened(match[0]) for match in (*tags, *VOICE_MARK.finditer(text))]
+
+
 def voices_in(text: str) -> list[str]:
     """Every voice that a text names, in order."""
-    tags = [match[0] for match in TAG.finditer(text) if name_of(match["name"]) == "voice"]
-    named = [*tags, *(match[0] for match in VOICE_MARK.finditer(text))]
-    return [voice for voice in dict.fromkeys(opened(tag).voice for tag in named) if voice]
+    return [voice for voice in dict.fromkeys(one.voice for one in marks_in(text)) if voice]
+
+
+def check_languages(text: str) -> None:
+    """Raises InputError for a language that a text names and nobody reads."""
+    for one in marks_in(text):
+        if one.language and language_of(one.language) is None:
+            raise InputError(f"{one.tag}: this language is not read; {', '.join(LANGUAGES)} are")
 
 
 # What stands between words and is not shown: what is not said, tags, the brackets of overrides. A

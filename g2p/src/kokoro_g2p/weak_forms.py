@@ -64,7 +64,8 @@ def is_article(tokens: Sequence[Token], place: int, ahead: Ahead) -> bool:
     """Whether a capital A is the article: it opens a clause, or stands in a title before a word
     that begins with a consonant.
     """
-    if first_word(tokens, place):
+    # nothing or a mark stands before a word that opens a sentence or a clause
+    if place == 0 or tokens[place - 1].kind == "punctuation":
         return ahead.word not in JOINED_LETTER
     return (
         ahead.vowel is False
@@ -121,11 +122,6 @@ def weak_parts(parts: Sequence[str], vowels: Sequence[bool]) -> list[str | None]
         ),
         None,
     ]
-
-
-def first_word(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a word opens a sentence or a clause: nothing or a mark stands before it."""
-    return place == 0 or tokens[place - 1].kind == "punctuation"
 
 
 def is_shouted(tokens: Sequence[Token]) -> bool:

@@ -26,8 +26,8 @@ package final class RuleReader {
 
     /// What the rules hold and this package keeps outside of them.
     private static func natives(_ text: URL, _ language: String, _ lexicon: [String: String], _ program: RuleProgram) throws -> RuleProgram.Natives {
-        let lists = try WordLists(file: text.appendingPathComponent("\(language).words")), english = LateEnglish(bundle: text.deletingLastPathComponent())
-        var found: RuleProgram.Natives = ["weights": .none, "english": .callable(Builtin("words") { given, _ in try english.words(given[0]) })]
+        let lists = try WordLists(file: text.appendingPathComponent("\(language).words")), others = LateReaders(bundle: text.deletingLastPathComponent())
+        var found: RuleProgram.Natives = ["weights": .none, "others": .callable(Builtin("read") { given, _ in try others.read(given[0], given[1]) })]
         // Mandarin has neither network nor tagger
         if FileManager.default.fileExists(atPath: text.appendingPathComponent("\(language).json").path) {
             let tables = try TextTables(folder: text, dialect: language), network = LateNetwork(tables)
@@ -179,20 +179,24 @@ package final class RuleReader {
     }
 }
 
-/// The English reader of a language with another script, opened at the first Latin letter. It remembers short texts.
-private final class LateEnglish {
+/// The readers of other languages of the bundle, each opened at its first word. They remember short texts.
+private final class LateReaders {
     private let bundle: URL
-    private var reader: RuleReader?, known: [Text: Value] = [:]
+    private var readers: [String: RuleReader] = [:], known: [[Text]: Value] = [:]
     init(bundle: URL) { self.bundle = bundle }
 
-    func words(_ text: Value) throws -> Value {
-        guard case .text(let text) = text else { throw broken("no text to read") }
-        if let found = known[text] { return found }
-        let reader = try self.reader ?? RuleReader(bundle: bundle, language: "us")
-        self.reader = reader
-        let found = Value.list(List(try reader.tuples(text)))
+    /// The words of a text and what is left out, which nobody asks for here; none for a language that the bundle does not read.
+    func read(_ language: Value, _ text: Value) throws -> Value {
+        guard case .text(let name) = language, case .text(let text) = text else { throw broken("no text to read") }
+        if let found = known[[name, text]] { return found }
+        let language = name.string, rules = bundle.appendingPathComponent("text/\(language).rules")
+        guard readers[language] != nil || FileManager.default.fileExists(atPath: rules.path) else { return .none }
+        if text.count == 0 { return .tuple([.tuple([]), .tuple([])]) }
+        let reader = try readers[language] ?? RuleReader(bundle: bundle, language: language)
+        readers[language] = reader
+        let found = Value.tuple([.list(List(try reader.tuples(text))), .tuple([])])
         if known.count == 1000 { known = [:] }
-        known[text] = found
+        known[[name, text]] = found
         return found
     }
 }

@@ -7,32 +7,21 @@ words; `[FBI]` in them are letters.
 import re
 
 import kokoro_g2p.number_words as number_words
+from kokoro_g2p import word_lists
 from kokoro_g2p.grammar.table import Context
 from kokoro_g2p.result import GB
 
-MEASURED = (
-    24,
-    25,
-    30,
-    32,
-    40,
-    50,
-    60,
-    64,
-    100,
-    128,
-    1000,
-)  # what people divide by
-VULGAR = {
-    "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
-    "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
-}  # fmt: skip
+# what people divide by
+MEASURED = word_lists.word_set("24 25 30 32 40 50 60 64 100 128 1000")
+VULGAR = word_lists.pairs(
+    "½:1/2 ⅓:1/3 ⅔:2/3 ¼:1/4 ¾:3/4 ⅕:1/5 ⅖:2/5 ⅗:3/5 ⅘:4/5 ⅙:1/6 ⅚:5/6 ⅛:1/8 ⅜:3/8 ⅝:5/8 ⅞:7/8"
+)
 
 
 def fraction_words(top: int, bottom: int, context: Context) -> str:
     """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
     dialect = context.dialect
-    if bottom > 20 and bottom not in MEASURED:
+    if bottom > 20 and str(bottom) not in MEASURED:
         return (
             f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"
         )

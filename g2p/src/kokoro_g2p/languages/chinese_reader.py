@@ -1,6 +1,6 @@
 """Tokens of Mandarin to words with phonemes: each character by its syllable.
 
-reader = ChineseReader(Readings(listed, reading_rows(TABLES["polyphones"])), {}, LateEnglish())
+reader = ChineseReader(Readings(listed, reading_rows(TABLES["polyphones"])), {})
 reader.words(sentence)
 """
 
@@ -20,7 +20,7 @@ from kokoro_g2p.languages.chinese import (
 )
 from kokoro_g2p.languages.lattice import Lattice
 from kokoro_g2p.languages.rows import Rows, reading_rows
-from kokoro_g2p.languages.script_reader import ReadsLatin, ScriptReader
+from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Token
 from kokoro_g2p.word_lists import ListFile
 
@@ -31,8 +31,8 @@ FIRST, LAST, ZERO = HAN[0], HAN[2], HAN[3]
 class ChineseReader(ScriptReader):
     """Responsibility: what is around a word where its reading hangs on it."""
 
-    def __init__(self, readings: Readings, user: Mapping[str, str], latin: ReadsLatin) -> None:
-        self.readings, self.user, self.latin = readings, user, latin
+    def __init__(self, readings: Readings, user: Mapping[str, str]) -> None:
+        self.readings, self.user = readings, user
         self.listed = readings.listed
 
     def is_own(self, token: Token) -> bool:
@@ -41,8 +41,10 @@ class ChineseReader(ScriptReader):
 
     def said(self, tokens: Sequence[Token], place: int) -> str:
         """The symbols of a word's syllables."""
-        before, after = self.around(tokens, place)
-        syllables = self.readings.syllables(tokens[place].text, before, after)
+        word, before, after = tokens[place].text, "", ""
+        if word.translate(folded()) in self.readings.polyphones:
+            before, after = self.around(tokens, place)
+        syllables = self.readings.syllables(word, before, after)
         return "".join([sounds_of(syllable) for syllable in syllables])
 
     def named(self, character: str) -> str:
@@ -64,11 +66,9 @@ class ChineseReader(ScriptReader):
         return before.translate(folded()), after.translate(folded())
 
 
-def stages(user: Mapping[str, str], latin: ReadsLatin) -> tuple[ChineseNormalizer, ChineseReader]:
+def stages(user: Mapping[str, str]) -> tuple[ChineseNormalizer, ChineseReader]:
     """The normalizer and the reader of Mandarin. `user`: phonemes of the user's own words."""
-    listed = ListFile(DATA / "chinese.txt.gz")
+    listed = ListFile(DATA / "chinese.txt.gz").entries
     rows = Rows.from_text(text(DATA / "chinese.tsv"), VERBALIZERS, ROW_BEGINS)
     normalizer = ChineseNormalizer(Lattice(listed, user), rows)
-    return normalizer, ChineseReader(
-        Readings(listed, reading_rows(TABLES["polyphones"])), user, latin
-    )
+    return normalizer, ChineseReader(Readings(listed, reading_rows(TABLES["polyphones"])), user)

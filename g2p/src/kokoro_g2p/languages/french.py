@@ -22,7 +22,7 @@ FEMININE = re.compile(
     r"|euses?|trices?)$"
 )
 FEMININES = word_set(FR["feminine"])
-LATENT = {"Z": "z", "T": "t", "N": "n", "P": "p", "R": "ʁ"}  # said before a vowel
+LATENT = pairs("Z:z T:t N:n P:p R:ʁ")  # said before a vowel
 SOUNDED = frozenset("aeiouyɑɔəɛøœɪɒʌɜɐʊAIQWY")
 PHONE = re.compile(r"0\d(?:[ .]?\d\d){4}(?!\d)")
 BLOCKED = "-"  # before a sound that takes no liaison

@@ -55,7 +55,7 @@ class Grammar:
     money_words: re.Pattern[str]  # currencies that the text names itself, behind a sign
     roman_first: re.Pattern[str]  # a numeral before these is an ordinal
     respelled: Mapping[str, str]  # English words as this language spells their sound
-    saints: str  # the abbreviation of san, santa, sant'
+    saints: str  # a pattern: the abbreviation of san, santa, sant'
 
     def number(self, text: str, counted: str) -> str:
         """A number as it is written, with its sign and decimals, in words that agree with the noun

@@ -12,12 +12,13 @@ this reads otherwise than espeak-ng stand in data/hindi.txt.gz (training/hindi_w
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from kokoro_g2p.alphabet import NASAL, PRIMARY, SECONDARY
 from kokoro_g2p.bundled import table
 from kokoro_g2p.languages.rows import Numerals
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.word_lists import pairs, word_set
 
 TABLES: Mapping[str, Any] = table("hindi.json")
 CONSONANTS, DOTTED, SIGNS, VOWELS, NASALS = (
@@ -31,7 +32,7 @@ VIRAMA, DOT, ANUSVARA, CANDRABINDU, VISARGA = "्", "़", "ं", "ँ", "ः"
 # one code for a letter and its dot, as two
 COMPOSED = {0x0958 + place: letter + DOT for place, letter in enumerate("कखगजडढफय")}
 INHERENT, INITIAL = "ə", "A"  # the a that no sign writes, and that of अ
-LONG = frozenset(("aː", "iː", "uː", "eː", "ɛː", "oː", "ɔː"))
+LONG = word_set("aː iː uː eː ɛː oː ɔː")
 SONORANT = frozenset("mnɳjʋlsʃʂhɾrzf")  # r is a trill before these
 CHANGES = (
     (re.compile("([kptc])j"), r"\1ːj"),
@@ -167,6 +168,7 @@ def silence(syllables: list[Syllable], coda: list[str]) -> None:
         last.silent = not is_said
 
 
+@lru_cache(maxsize=4096)
 def sounds(word: str) -> str:
     """Kokoro's symbols for a word in Devanagari; empty for one without a letter."""
     syllables, coda = parsed(word)

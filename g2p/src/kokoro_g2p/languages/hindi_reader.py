@@ -1,6 +1,6 @@
 """Hindi text to spoken tokens, and these to words with phonemes.
 
-normalizer, reader = stages({}, LateEnglish())
+normalizer, reader = stages({})
 reader.words(sentence)
 """
 
@@ -22,7 +22,7 @@ from kokoro_g2p.languages.hindi import (
 from kokoro_g2p.languages.rows import Rows
 from kokoro_g2p.languages.scan import Scan, scan_of
 from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, pieces_pattern
-from kokoro_g2p.languages.script_reader import ReadsLatin, ScriptReader
+from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Normalized, Token
 from kokoro_g2p.word_lists import ListFile
 
@@ -74,10 +74,8 @@ class HindiNormalizer(ScriptNormalizer):
 class HindiReader(ScriptReader):
     """Responsibility: a word by the list, else by the rules."""
 
-    def __init__(
-        self, listed: Mapping[str, str], user: Mapping[str, str], latin: ReadsLatin
-    ) -> None:
-        self.listed, self.user, self.latin = listed, user, latin
+    def __init__(self, listed: Mapping[str, str], user: Mapping[str, str]) -> None:
+        self.listed, self.user = listed, user
 
     def is_own(self, token: Token) -> bool:
         """Whether a token is a word in Devanagari."""
@@ -99,7 +97,7 @@ class HindiReader(ScriptReader):
         return self.read(character) if LETTERS[0] <= character <= LETTERS[-1] else ""
 
 
-def stages(user: Mapping[str, str], latin: ReadsLatin) -> tuple[HindiNormalizer, HindiReader]:
+def stages(user: Mapping[str, str]) -> tuple[HindiNormalizer, HindiReader]:
     """The normalizer and the reader of Hindi. `user`: phonemes of the user's own words."""
     rows = Rows.from_text(text(DATA / "hindi.tsv"), VERBALIZERS, ROW_BEGINS)
-    return HindiNormalizer(rows), HindiReader(ListFile(DATA / "hindi.txt.gz"), user, latin)
+    return HindiNormalizer(rows), HindiReader(ListFile(DATA / "hindi.txt.gz"), user)

@@ -45,7 +45,7 @@ FIGURES = "〇一二三四五六七八九"
 TENS, SCALES = "十百千", "万億兆"
 POWERS = [10**power for power in range(17)]
 MOST = POWERS[16]  # from here on a number is read digit by digit
-A_NUMBER = re.compile(rf"[\d,.{FIGURES}{TENS}{SCALES}]+")
+A_NUMBER = re.compile(rf"[\d{FIGURES}{TENS}{SCALES}][\d,.{FIGURES}{TENS}{SCALES}]*")
 
 
 def lattice_of(

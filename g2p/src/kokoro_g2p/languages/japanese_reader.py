@@ -1,6 +1,6 @@
 """Japanese text to tokens in kana as they are said, and these to words with phonemes.
 
-normalizer, reader = stages({}, LateEnglish())
+normalizer, reader = stages({})
 normalizer("今日は").tokens     # キョー, ワ
 """
 
@@ -30,7 +30,7 @@ from kokoro_g2p.languages.lattice import Lattice, Reading
 from kokoro_g2p.languages.rows import ReadingRow, Rows, chosen_reading, reading_rows
 from kokoro_g2p.languages.scan import Scan, scan_of
 from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, pieces_pattern
-from kokoro_g2p.languages.script_reader import ReadsLatin, ScriptReader
+from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Normalized, Token
 from kokoro_g2p.word_lists import ListFile, pairs
 
@@ -106,7 +106,9 @@ class JapaneseNormalizer(ScriptNormalizer):
             said = match["override"] or match["latin"] or match["address"] or ""
             if match["other"] is not None:
                 said = SIGNS.get(match[0], "")
-            row = self.rows.read(scan.text, place)
+            # a row of figures begins with the first of them
+            is_inside = match["own"] and A_NUMBER.match(scan.text, max(place - 1, 0), place)
+            row = None if is_inside else self.rows.read(scan.text, place)
             if row is not None and match["own"] is None:
                 end, said = row
             elif row is not None and self._is_number(scan.text, place, row[0]):
@@ -127,8 +129,9 @@ class JapaneseNormalizer(ScriptNormalizer):
     def _is_number(self, text: str, start: int, end: int) -> bool:
         """Whether figures with their counter are whole and begin no longer word: 三日月."""
         words = [text[start:stop] for stop in range(end + 1, start + LONGEST + 1)]
-        is_whole = OWN.fullmatch(text, start, end) and not A_NUMBER.match(text[:start][-1:])
-        return bool(is_whole) and not any(word in self.lattice.listed for word in words)
+        if OWN.fullmatch(text, start, end) is None:
+            return False
+        return not any(word in self.lattice.listed for word in words)
 
     def _furigana(self, run: list[Part], match: "re.Match[str]") -> None:
         """Let kana in brackets be the reading of the characters before, if they have another."""
@@ -181,9 +184,9 @@ def say(scan: Scan, parts: Sequence[Part], said: str) -> None:
 class JapaneseReader(ScriptReader):
     """Responsibility: a word in kana as it is said."""
 
-    def __init__(self, lattice: Lattice, user: Mapping[str, str], latin: ReadsLatin) -> None:
+    def __init__(self, lattice: Lattice, user: Mapping[str, str]) -> None:
         self.lattice, self.listed = lattice, lattice.listed
-        self.user, self.latin = user, latin
+        self.user = user
 
     def is_own(self, token: Token) -> bool:
         """Whether a token is a word in katakana."""
@@ -201,12 +204,12 @@ class JapaneseReader(ScriptReader):
         return sounds(said or in_katakana(word))
 
 
-def stages(user: Mapping[str, str], latin: ReadsLatin) -> tuple[JapaneseNormalizer, JapaneseReader]:
+def stages(user: Mapping[str, str]) -> tuple[JapaneseNormalizer, JapaneseReader]:
     """The normalizer and the reader of Japanese. `user`: phonemes of the user's own words."""
     letters, *joints = text(DATA / "japanese_kinds.txt.gz").split("\n")
-    lattice = lattice_of(ListFile(DATA / "japanese.txt.gz"), user, letters, joints)
+    lattice = lattice_of(ListFile(DATA / "japanese.txt.gz").entries, user, letters, joints)
     counters = "|".join(sorted(COUNTERS, key=len, reverse=True))
     lines = f"slot\tcounter\t{counters}\n" + text(DATA / "japanese.tsv")
     rows = Rows.from_text(lines, VERBALIZERS, ROW_BEGINS)
     normalizer = JapaneseNormalizer(lattice, letters, rows, reading_rows(TABLES["readings"]))
-    return normalizer, JapaneseReader(lattice, user, latin)
+    return normalizer, JapaneseReader(lattice, user)

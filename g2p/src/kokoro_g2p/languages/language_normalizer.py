@@ -47,10 +47,6 @@ class Normalizer:
         methods = {name: getattr(type(self), f"_{name}", None) for name in self._pattern.groupindex}
         self.handlers = {name: method for name, method in methods.items() if method}
 
-    def _saint_pattern(self) -> str:
-        saints = re.escape(self.grammar.saints)
-        return rf"(?P<saint>\b{saints} ?(?=[A-ZÀ-Þ][a-zà-ÿ]))" if saints else "(?P<saint>(?!))"
-
     def _alternatives(self) -> str:
         grammar = self.grammar
         units = "|".join(sorted(map(re.escape, grammar.units), key=len, reverse=True))
@@ -69,7 +65,7 @@ class Normalizer:
         )
         return "|".join(
             (
-                self._saint_pattern(),
+                rf"(?P<saint>\b{grammar.saints} ?(?=[A-ZÀ-Þ][a-zà-ÿ]))",
                 r"(?P<override>[\ue000-\uf8ff])",
                 rf"(?P<line>{BREAK})",
                 r"(?P<tag><(?=[/!?A-Za-z])|>)",

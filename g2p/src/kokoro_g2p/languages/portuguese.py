@@ -11,7 +11,7 @@ from kokoro_g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_g2p.languages.grammar import grammar_of, read_words
 from kokoro_g2p.languages.language_normalizer import Normalizer
 from kokoro_g2p.languages.scan import Scan
-from kokoro_g2p.word_lists import word_set
+from kokoro_g2p.word_lists import pairs, word_set
 
 PT = read_words("portuguese")
 SIZES = (
@@ -24,7 +24,7 @@ MASCULINE = word_set(
     "dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama"
 )
 FEMININES = word_set(PT["feminine"])
-ELIDED = {"d": "d", "l": "l", "m": "m", "n": "n", "s": "s"}
+ELIDED = pairs("d:d l:l m:m n:n s:s")
 # D. Pedro; D. Maria and D. Inês are ladies
 DOM = re.compile(r" (?!\w*a\b|Inês|Isabel|Beatriz|Leonor|Carlot)[A-ZÀ-Þ]")
 PHONE = re.compile(

@@ -16,7 +16,7 @@ from kokoro_g2p.languages.language import Language
 from kokoro_g2p.overrides import Override
 from kokoro_g2p.reading import Neural
 from kokoro_g2p.result import Source, Token, Word
-from kokoro_g2p.sentence import Sentence, mark_of, override_at, pause_mark
+from kokoro_g2p.sentence import Sentence, mark_of, override_at
 from kokoro_g2p.word_lists import pairs
 
 FOREIGN = str.maketrans(pairs("æ:ae œ:oe ø:o ð:d þ:t ł:l đ:d ħ:h ŧ:t ŋ:n ĸ:k ı:i"))
@@ -149,13 +149,11 @@ class LanguageReader:
     def _overridden(self, override: Override | None) -> tuple[str, Source, int]:
         if override is None:
             return "", "override", 1
-        if override.pause_s:
-            return pause_mark(override.pause_s), "pause", 0
-        if override.say_as:
-            return self._spelled(override.say_as)
-        if override.clitic:
-            return self._spelled(override.clitic[0])
-        return unflapped(override.phonemes or ""), "user" if override.user else "override", 0
+        spelled = override.say_as or override.clitic[:1]
+        if spelled:
+            return self._spelled(spelled)
+        phonemes, source = override.sound
+        return unflapped(phonemes), source, 0
 
     def _spelled(self, text: str) -> tuple[str, Source, int]:
         """Letters and digits one by one."""

@@ -7,21 +7,12 @@ the English reader.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
-from kokoro_g2p.overrides import Override
-from kokoro_g2p.result import PUNCTUATION, Source, Token, Word
-from kokoro_g2p.sentence import Sentence, mark_of, override_at, pause_mark
+from kokoro_g2p.overrides import Foreign, Override, ReadsOthers
+from kokoro_g2p.result import PUNCTUATION, US, Source, Token, Word
+from kokoro_g2p.sentence import Sentence, mark_of, override_at
 
 OPENING = "(“"
-
-
-class ReadsLatin(Protocol):
-    """A reader of words in Latin letters: of each its start and end in the text, its phonemes, and
-    whether a space follows.
-    """
-
-    def words(self, text: str) -> Sequence[tuple[int, int, str, bool]]: ...
 
 
 class ScriptReader:
@@ -31,7 +22,7 @@ class ScriptReader:
 
     listed: Mapping[str, str]  # the language's words
     user: Mapping[str, str]
-    latin: ReadsLatin
+    others: ReadsOthers  # of which the English one reads Latin letters
 
     def is_own(self, token: Token) -> bool:
         """Whether a token is a word of the language's script."""
@@ -83,15 +74,9 @@ class ScriptReader:
         return "", "neural"
 
     def _overridden(self, override: Override | None) -> tuple[str, Source]:
-        if override is None:
-            return "", "override"
-        if override.pause_s:
-            return pause_mark(override.pause_s), "pause"
-        if override.say_as:
+        if override is not None and override.say_as:
             return self._spelled(override.say_as), "spelled"
-        if override.clitic:
-            return "", "override"
-        return override.phonemes or "", "user" if override.user else "override"
+        return override.sound if override is not None else ("", "override")
 
     def _spelled(self, text: str) -> str:
         """Characters one by one; Latin letters by their English names."""
@@ -101,14 +86,18 @@ class ScriptReader:
             if name:
                 names.append(name)
             elif character.isalpha():
-                names += [word[2] for word in self.latin.words(f"[{character}](characters)")]
+                names += [word[2] for word in self._english(f"[{character}](characters)")]
         return " ".join(names)
+
+    def _english(self, text: str) -> Sequence[Foreign]:
+        words, _ = self.others(US, text) or ((), ())
+        return words
 
     def _latin_words(self, sentence: Sentence, token: Token) -> list[Word]:
         """The words of a run of Latin letters, at their places where it is as long as the text."""
         is_long = token.end - token.start == len(token.text)
         words = []
-        for start, end, phonemes, _ in self.latin.words(token.text):
+        for start, end, phonemes, _ in self._english(token.text):
             part = token
             if is_long:
                 part = replace(token, start=token.start + start, end=token.start + end)
@@ -123,6 +112,7 @@ def spaced(words: Sequence[Word]) -> list[Word]:
     for place, word in enumerate(words):
         following = words[place + 1].phonemes if place + 1 < len(words) else ""
         is_mark_next = following[:1] in PUNCTUATION and following[:1] not in OPENING
-        space = following != "" and not is_mark_next and word.phonemes not in OPENING
-        spaced.append(replace(word, space=space or (word.space and following == "")))
+        space = not is_mark_next and word.phonemes not in OPENING if following else word.space
+        # a new word is the most that reading one costs
+        spaced.append(word if word.space == space else replace(word, space=space))
     return spaced

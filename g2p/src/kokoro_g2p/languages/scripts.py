@@ -1,6 +1,6 @@
 """The languages with a script of their own. They leave Latin letters to the English reader.
 
-normalizer, reader = script_stages("zh", {}, LateEnglish())
+normalizer, reader = script_stages("zh", {})
 """
 
 from collections.abc import Callable, Mapping
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from kokoro_g2p.result import Language, Normalized
 
 if TYPE_CHECKING:
-    from kokoro_g2p.languages.script_reader import ReadsLatin, ScriptReader
+    from kokoro_g2p.languages.script_reader import ScriptReader
 
 # and the names of their modules and files
 SCRIPTS: Mapping[Language, str] = {"zh": "chinese", "hi": "hindi", "ja": "japanese"}
 
 
 def script_stages(
-    language: Language, user: Mapping[str, str], latin: "ReadsLatin"
+    language: Language, user: Mapping[str, str]
 ) -> tuple[Callable[..., Normalized], "ScriptReader"]:
     """The normalizer and the reader of a language. `user`: phonemes of the user's own words."""
     # the tables of the others are not read
     module = import_module(f"kokoro_g2p.languages.{SCRIPTS[language]}_reader")
-    return module.stages(user, latin)
+    return module.stages(user)

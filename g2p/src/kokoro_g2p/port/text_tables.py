@@ -64,14 +64,20 @@ def port_texts(kind: str) -> tuple[str, ...]:
 MARKED = port_texts("markup")
 
 
-def write_text_tables(folder: Path, language: Language, without: Collection[str] = ()) -> None:
+def write_text_tables(
+    folder: Path,
+    language: Language,
+    without: Collection[str] = (),
+    others: Collection[Language] = (US,),
+) -> None:
     """Write the files of a language. without: domains of one-off forms that an English grammar
-    leaves out. Raises InputError where g2p's data is missing or damaged, or its code has no form in
-    a file of rules.
+    leaves out. others: languages beside which it stands, which a text may ask for. Raises
+    InputError where g2p's data is missing or damaged, or its code has no form in a file of rules.
     """
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language, without=without if language in (US, GB) else ())
     write_rules(folder / f"{language}.rules", *rule_roots(g2p))
+    g2p.others.held = others
     # prose for every language, words where there are lists
     texts = [*port_texts("text")]
     if language not in SCRIPTS:  # which have no network
@@ -188,15 +194,15 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
         "voice": voice_of,
         "guess": Guess,
     }
+    natives = {id(g2p.others): "others"}
     if isinstance(reader, ScriptReader):
-        return roots, {
-            id(reader.latin): "english",
+        return roots, natives | {
             id(reader.listed): "list.listed",
             id(reader.user): "list.user",
         }
     roots |= {"speakable": reader.neural.model.reads, "encode": reader.neural.model.encoded}
     # a port has large tables and NumPy code of its own: the rules refer to them by name
-    natives = {id(reader.neural): "neural"}
+    natives |= {id(reader.neural): "neural"}
     if isinstance(reader, LanguageReader):
         return roots, natives | {id(reader.listed): "list.listed"}
     chooser = g2p._heteronyms.chooser  # type: ignore[union-attr]

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kokoro_g2p.alphabet import AMERICAN, Alphabet, folded, readable, to_kokoro
-from kokoro_g2p.word_lists import Entry, read
+from kokoro_g2p.word_lists import Entry, read, word_set
 
 WORDS_HELD_OUT, MAX_RELATIVES = 2500, 60
 ALIKE_LETTERS, ALIKE_SHARE = 4, 0.7
 TRACE_AT_END, TRACE_INSIDE = 4, 5  # letters of a stem that betray a relative
 # may leave three letters
-INFLECTIONS = frozenset(("s", "es", "ed", "ing", "er", "est", "ers", "d", "e", "y", "i"))
+INFLECTIONS = word_set("s es ed ing er est ers d e y i")
 _DERIVATIONS = (
     "ly ness less ful able ible ably ibly ation ations ion ions ity ities al ally ic ics ical ism"
     " ist ists istic ize ise izer iser ized ized izing ising izes ises ization isation ment ments"
@@ -46,8 +46,8 @@ _PREFIXES = (
     " extra fore be de en em co con com mid self geo radio cyber eco euro afro anglo crypto iso"
     " meta ortho pan quasi socio techno ultra uni vice a"
 )
-DERIVATIONS = frozenset(_DERIVATIONS.split())  # leave at least four letters
-PREFIXES = frozenset(_PREFIXES.split())
+DERIVATIONS = word_set(_DERIVATIONS)  # leave at least four letters
+PREFIXES = word_set(_PREFIXES)
 _LONGEST_AFFIX = max(map(len, DERIVATIONS | PREFIXES))
 
 

@@ -7,7 +7,6 @@ The words are those of wordfreq (CC BY-SA 4.0), the readings what espeak-ng (GPL
 none of its code is used. A pipe's last line is one JSON object.
 """
 
-import gzip
 import unicodedata
 from collections.abc import Callable
 from functools import partial
@@ -17,9 +16,9 @@ from kokoro_g2p.alphabet import KNOWN
 from kokoro_g2p.bundled import DATA
 from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
 from kokoro_g2p.espeak import espeak_of
-from kokoro_g2p.files import staged
 from kokoro_g2p.languages.hindi import LETTERS, sounds
 from kokoro_g2p.training.languages import frequent_words
+from kokoro_g2p.training.mandarin_words import write_packed
 
 RARE, COMMON = 24_000, 300  # words that are read, those of them inside a sentence
 
@@ -55,8 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     }
     content = "\n".join(f"{word}\t{answer}" for word, answer in sorted(unlike.items()))
     target = arguments.out / "hindi.txt.gz"
-    with staged(target) as aside:
-        aside.write_bytes(gzip.compress(content.encode(), compresslevel=9, mtime=0))
+    write_packed(target, content)
     share = round(100 - 100 * len(unlike) / len(words), 2)
     report = {"words": len(words), "listed": len(unlike), "equal": share}
     return conclude(arguments, report, EXIT_GOOD, f"{len(unlike)} words: {target}")

@@ -22,6 +22,7 @@ from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
 from kokoro_g2p.languages.japanese import FREE, LONGEST, in_katakana, lattice_of
 from kokoro_g2p.languages.lattice import FIRST_KIND
 from kokoro_g2p.training.mandarin_words import data_file, write_packed
+from kokoro_g2p.word_lists import pairs
 
 DICTIONARY = "unidic_lite/dicdir"
 JAPANESE = re.compile("[ぁ-ゖァ-ヺー㐀-鿿々〆]+")
@@ -32,7 +33,7 @@ RARE = 3e-8  # share of words in wordfreq
 DIMENSIONS, APART = 96, 1e5  # in which kinds are compared; how far parts of speech stand apart
 NOUN = "名詞,普通名詞,一般"  # of the kind of words that are not listed
 # what the reader knows of a kind: it may take an ending, or is one
-LETTERS = {"動詞": "v", "形容詞": "v", "助動詞": "x", "助詞,接続助詞,*": "c"}
+LETTERS = pairs("動詞:v 形容詞:v 助動詞:x 助詞,接続助詞,*:c")
 
 Row = tuple[str, int, int, list[str]]  # a word, its kind and cost, its features
 Entries = dict[str, dict[int, tuple[float, str]]]  # a word's cost and what is said, by kind

@@ -32,6 +32,7 @@ from kokoro_g2p.errors import InputError
 from kokoro_g2p.files import staged
 from kokoro_g2p.network import LetterToSound, frames_of
 from kokoro_g2p.neural import Config
+from kokoro_g2p.word_lists import pairs
 
 # How often an epoch has each word: of gold twice, of silver once. A list without a tag stands in an
 # epoch once, with the tag of gold.
@@ -337,18 +338,7 @@ def matrices_and_others(model: LetterToSound) -> tuple[list[nn.Parameter], list[
 
 
 # sounds of the British alphabet -> the American one that each begins as
-COUNTERPART = {
-    "iː": "i",
-    "uː": "u",
-    "ɑː": "ɑ",
-    "ɔː": "ɔ",
-    "ɜː": "ɜ",
-    "ɛː": "ɛ",
-    "əː": "ə",
-    "Q": "O",
-    "a": "æ",
-    "ɒ": "ɑ",
-}
+COUNTERPART = pairs("iː:i uː:u ɑː:ɑ ɔː:ɔ ɜː:ɜ ɛː:ɛ əː:ə Q:O a:æ ɒ:ɑ")
 
 
 def counterpart(sound: str, ids: Mapping[str, int]) -> int | None:

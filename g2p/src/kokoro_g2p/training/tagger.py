@@ -37,7 +37,7 @@ from kokoro_g2p.part_of_speech import (
     possible,
 )
 from kokoro_g2p.training.tagger_sources import PARTS, WORDNET, Example, Silver, examples
-from kokoro_g2p.word_lists import read
+from kokoro_g2p.word_lists import pairs, read, word_set
 
 Tagged = list[tuple[str, str]]
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "tagger.npz"
@@ -45,12 +45,13 @@ OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "tagger.npz"
 GIVEN = pathlib.Path(__file__).with_name("tagger_given.txt")
 # upper case: words of GIVEN; lower case: a tag, or the word; else: a rule
 RULES = pathlib.Path(__file__).with_name("tagger_rules.txt")
-DRAWN = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg")
+_DRAWN = "nn nns jj rb vb vbp vbz vbd vbn vbg"
+DRAWN = _DRAWN.split()
 DEEP = 5  # names inside names
 LEAST = -11.0  # log P(word | tag) below which a reading is too rare to stand in a sentence
-SAME = {"nnp": "nn", "nnps": "nns", "jjr": "jj", "jjs": "jj", "rbr": "rb", "rbs": "rb", "rp": "rb"}
+SAME = pairs("nnp:nn nnps:nns jjr:jj jjs:jj rbr:rb rbs:rb rp:rb")
 # heteronyms of g2p.heteronyms that misaki's lists lack
-EXTRA = ("lead", "leads", "resume", "resumes", "protest", "protests", "aged", "row")
+EXTRA = word_set("lead leads resume resumes protest protests aged row")
 HELD_OUT = 20  # one sentence of so many is kept out of training
 # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
 KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3
@@ -164,10 +165,10 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
     for number, example in enumerate(islice(examples(WORDNET), limit)):
         for at, tag, origin in tagged(silver, example):
             add(example.words, at, tag, origin, number)
-    for number, pairs in enumerate(sentences(silver, PATTERNS if limit is None else limit, seed)):
-        for at, (_, tag) in enumerate(pairs):
+    for number, made in enumerate(sentences(silver, PATTERNS if limit is None else limit, seed)):
+        for at, (_, tag) in enumerate(made):
             if tag:
-                add([word for word, _ in pairs], at, tag, PATTERN, number)
+                add([word for word, _ in made], at, tag, PATTERN, number)
     return Items(
         features=np.fromiter((key for item in rows for key in item[0]), np.uint32),
         lengths=np.array([len(item[0]) for item in rows]),

@@ -22,9 +22,10 @@ import numpy as np
 
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.part_of_speech import split_words
-from kokoro_g2p.word_lists import word_set
+from kokoro_g2p.word_lists import pairs, word_set
 
 POSLEX = Path("/usr/share/festival/dicts")
+CLOSED = word_set("dt in prp md cc to of wdt wp punc")
 WORDNET = Path("/usr/share/wordnet")
 SHA256 = {
     "wsj.wp39.poslexR": "670916022d176c5f4c3e96cd182dbd938524a6e0283622a53f59e9bc5fa584c0",
@@ -165,12 +166,8 @@ def shows(word: str, names: set[str], pos: str) -> bool:
     return bool(stems & names)
 
 
-PARTS = {
-    "n": ("nn", "nns", "nnp", "nnps"),
-    "v": ("vb", "vbp", "vbz", "vbd", "vbn", "vbg"),
-    "a": ("jj", "jjr", "jjs"),
-    "r": ("rb", "rbr", "rbs"),
-}
+_PARTS = pairs("n:nn_nns_nnp_nnps v:vb_vbp_vbz_vbd_vbn_vbg a:jj_jjr_jjs r:rb_rbr_rbs")
+PARTS = {part: tuple(tags.split()) for part, tags in _PARTS.items()}
 VERBAL = ("vb", "vbp", "vbz", "vbd", "md")
 POSSESSIVES, SUBJECTS = word_set("my your our their its whose"), word_set("i he she we they")
 # log P(word | tag) of a reading that only WordNet has; Festival's rarest word has -11.7
@@ -210,10 +207,7 @@ class Silver:
             for tag, value in self.model.emit.get(lower, {}).items()
             if tag not in ("1", "2", "sym", "ls", "fw")
         }
-        closed = any(
-            tag in scores
-            for tag in ("dt", "in", "prp", "md", "cc", "to", "of", "wdt", "wp", "punc")
-        )
+        closed = any(tag in scores for tag in CLOSED)
         if word == lower and len(scores) > 1:
             scores.pop("nnp", None)
         for tag in () if closed else self.known_tags(lower):
