@@ -71,6 +71,7 @@ from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
 from tests.builds import checkpoint_once, once, quick, small_config
 from tests.commands import refused, table
+from training import taught_lines
 from training.fit_statistics import main as fit
 
 LEVELS = ("fp16", "w8", "w8a8")
@@ -89,7 +90,10 @@ def built(tmp_path_factory):
     def make(out):
         statistics = out / norm_statistics.predictor_name(checkpoint.sha256)
         few = f"--count 24 --landmarks 12 --rank 4 --data {out}/data --out {statistics}"
-        assert fit([*checkpoint_flags, *few.split()]) == 0
+        # of so few sentences none may be one as nobody speaks
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(taught_lines, "ALTERED", 0.0)
+            assert fit([*checkpoint_flags, *few.split()]) == 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", out)
             for (layout, levels), flags in zip(MADE.items(), ([], ["--without-sine"]), strict=True):
