@@ -30,6 +30,7 @@ from torch import Tensor
 
 from kokoro_ane.core import Checkpoint
 from kokoro_ane.quantize.level import Calibration, Level, load_level, save_level
+from kokoro_ane.quantize.locator import HALF
 from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights, is_strided
 from kokoro_ane.quantize.plan import Layer, by_level, can_be_fitted, is_fitted, pays
 from kokoro_ane.quantize.recipe import Recipe
@@ -49,7 +50,6 @@ FLOOR_DB, ACTIVE_DB = 50.0, 40.0
 PAUSE_DB, PAUSE_FLOOR_DB, PAUSE_SAMPLES = 30.0, 55.0, 720
 EXCERPT_FRAMES = 80  # two seconds
 SPEECH, PAUSES = KINDS = ("speech", "pauses")
-FLOAT = "fp16"  # the level that every layer starts from
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ class Curvature:
         total = 0.0
         for kind, weight in weights.items():
             by_key = self.projections[kind]  # empty where no sentence has a pause
-            parts = [by_key[key] for key in levels.items() if by_key and key[1] != FLOAT]
+            parts = [by_key[key] for key in levels.items() if by_key and key[1] != HALF]
             if parts:
                 total += weight * float(np.square(np.sum(parts, axis=0)).mean())
         return total

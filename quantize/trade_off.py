@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kokoro_ane.core import Checkpoint, InputError
-from kokoro_ane.quantize.curvature import FLOAT, Curvature, can_take
+from kokoro_ane.quantize.curvature import Curvature, can_take
+from kokoro_ane.quantize.locator import HALF
 from kokoro_ane.quantize.methods import SCHEMES, IntegerWeights, PaletteWeights
 from kokoro_ane.quantize.plan import Layer
 from kokoro_ane.quantize.recipe import Recipe
@@ -52,7 +53,7 @@ def options(
     """Every level that a layer can take, with its distance: that of each kind times its weight."""
     choices = []
     for name, layer in layers.items():
-        choices.append(Option(name, FLOAT, 0.0, 0.0))
+        choices.append(Option(name, HALF, 0.0, 0.0))
         for level in levels:
             if can_take(layer, level):
                 distance = curvature.distance({name: level}, weights)
@@ -70,7 +71,7 @@ def trade_off(options: Sequence[Option]) -> list[Point]:
     steps = sorted(
         (step for layer in by_layer.values() for step in _hull(layer)), key=lambda step: step[0]
     )
-    levels = dict.fromkeys(by_layer, FLOAT)
+    levels = dict.fromkeys(by_layer, HALF)
     points = [Point(0.0, 0.0, dict(levels))]
     for _, before, after in steps:
         levels[after.layer] = after.level
@@ -124,7 +125,7 @@ def _hull(layer: Sequence[Option]) -> list[tuple[float, Option, Option]]:
     price is the distance for a saved byte.
     """
     steps: list[tuple[float, Option, Option]] = []
-    here = next(option for option in layer if option.level == FLOAT)
+    here = next(option for option in layer if option.level == HALF)
     while ahead := [option for option in layer if option.saved > here.saved]:
         prices = [(o.distance - here.distance) / (o.saved - here.saved) for o in ahead]
         best = ahead[prices.index(min(prices))]
