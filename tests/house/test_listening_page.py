@@ -128,7 +128,7 @@ def test_switching_is_told_and_keeps_the_place(chromium):
     press(chromium, Keys.TAB, " ")
     assert sides(chromium) == {"A: original": "true", "B: p6": "false"}
     assert said.aria_role == "status"
-    press(chromium, *[Keys.SHIFT + Keys.TAB] * 3, Keys.NULL, Keys.ARROW_DOWN)  # another sentence
+    chromium.find_element(By.ID, "clip").send_keys(Keys.ARROW_DOWN)  # another sentence
     assert wait(chromium, "starts[6]")[1] == 0
     assert said.text.startswith("bm_george:")
 
