@@ -4,7 +4,7 @@ tuning sentences before anything is converted, and mended where a gate is neares
     search = Search.begun(context, METHODS["mixed18"], manifest)
     best = search.within(40e6)        # the best of at most 40 MB
     best = search.smallest()          # the smallest that keeps every gate with room
-    search.take(best)                 # its recipe becomes the build folder's
+    search.build(best)                # its recipe becomes the build folder's, and its package
 
 Whatever is chosen here is chosen on the tuning set; eval/release.py asks the judged sets, once for
 what is taken. What was measured is kept in BUILD/search and the store of figures, so that an
@@ -161,10 +161,24 @@ class Search:
             raise InputError(f"no choice of these levels holds: {self.trials[-1].line}")
         return best
 
-    def take(self, trial: Trial) -> Path:
-        """Make the choice the recipe of the build folder."""
-        build = self.context.options.build
-        return self.candidates.save(trial.point, trial.size_bytes, build, with_level=True)
+    def build(self, trial: Trial) -> Manifest:
+        """Make the choice the recipe of the build folder, and its package."""
+        source, build = self.context.options.checkpoint, self.context.options.build
+        self.candidates.save(trial.point, trial.size_bytes, build, with_level=True)
+        # the level's file is there: it is only converted
+        name, layout = self.method.name, self.layout
+        build_package(QuantizeOptions(name, layout=layout, checkpoint=source, build=build))
+        return self.context.request(name, layout).verified()
+
+    def build_within(self, most_bytes: float) -> Trial:
+        """The best choice whose package has at most that size: where what stands beside the weights
+        takes more than was forecast, a smaller one is built. Raises as `within` does.
+        """
+        trial = self.within(most_bytes)
+        while (over := self.build(trial).package_bytes - most_bytes) > 0:
+            print(f"{over / 1e6:.2f} MB above the forecast: a smaller one", file=sys.stderr)
+            trial = self.within(trial.size_bytes - over)
+        return trial
 
     def _judged(self, most_bytes: float, weights: Mapping[str, float]) -> Trial:
         point, size_bytes = self.candidates.within(most_bytes, weights)
@@ -210,17 +224,18 @@ def found_level(
     """
     parent = built(context.request(HALF, layout), build_package)
     search, asked = Search.begun(context, method, parent), 0
-    trial = search.smallest() if most_mb is None else search.within(1e6 * most_mb)
+    if most_mb is None:
+        trial = search.smallest()
+        search.build(trial)
+    else:
+        trial = search.build_within(1e6 * most_mb)
     while True:
-        search.take(trial)
-        # the level's file is there: it is only converted
-        source, build = context.options.checkpoint, context.options.build
-        build_package(QuantizeOptions(method.name, layout=layout, checkpoint=source, build=build))
         level, asked = judged_level(method, layout, context), asked + 1
         if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
             break
         print(f"the judged sets: {level['verdict']}; a larger one is tried", file=sys.stderr)
         trial = search.within(trial.size_bytes * (1 + LARGER))
+        search.build(trial)
     trials = [one.record() for one in search.trials]
     record["search"] = {"asked": asked, "room": ROOM, "trials": trials, "taken": trial.record()}
     return level

@@ -108,6 +108,19 @@ def test_what_mending_cannot_mend_is_named(searching):
     refused("no choice of these levels holds: .* 150% of mcd_increase_db mean", made.smallest)
 
 
+def test_a_package_above_its_forecast_is_built_smaller(searching, monkeypatch):
+    """What stands beside the weights takes 0.4 MB more than was forecast."""
+    made, sizes = searching(lambda *_: (0.1, 1.0)), []
+
+    def build(_, trial):
+        sizes.append(trial.size_bytes / 1e6)
+        return SimpleNamespace(package_bytes=trial.size_bytes + 0.4e6)
+
+    monkeypatch.setattr(Search, "build", build)
+    assert made.build_within(30e6).size_bytes == pytest.approx(29.6e6)
+    assert sizes == pytest.approx([30, 29.6])
+
+
 def test_what_the_layout_takes_is_added_to_means(searching):
     assert searching(lambda *_: (0.14, 1.0)).within(30e6).holds
     taken = {"mcd_increase_db mean": 0.3}
