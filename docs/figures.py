@@ -75,8 +75,8 @@ NO_PROSE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 VERSION = re.compile(
-    r"\b(?:Apache|arXiv|BS|BY-SA|ExecuTorch|NumPy(?: below)?|Python|SSML|TVM|UniDic|coremltools|flite"
-    r"|hexgrad|kokoro|misaki|torch|xcframework,|(?:iOS|macOS)(?: from)?|P)[ .-]\d+(?:\.\w+)+"
+    r"\b(?:Apache|arXiv|BS|BY-SA|ExecuTorch|NumPy(?: below)?|P|Python|SSML|TVM|UniDic|coremltools"
+    r"|flite|hexgrad|kokoro|misaki|torch|xcframework,|(?:iOS|macOS)(?: from)?)[ .-]\d+(?:\.\w+)+"
     r"(?:(?:,| to| and)+ \d+\.\d+(?:\.\d+)*)*"
 )
 
@@ -287,7 +287,9 @@ def measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
         made = {"command": f"`{one.command}`", "commit": one.commit}
         made["made by"] = "the same" if maker == before else maker
         before, cells = maker, iter(one.figure)
-        rows.append([one.what, *(made.get(head.split(",")[0]) or next(cells) for head in heads[1:])])
+        rows.append(
+            [one.what, *(made.get(head.split(",")[0]) or next(cells) for head in heads[1:])]
+        )
     return rows
 
 
