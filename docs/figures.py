@@ -338,7 +338,8 @@ def without_source(name: str, page: str) -> list[str]:
     """
     text = prose(page)
     shown, words = measured_numbers(text), set(numbers([text]))
-    known = {number for key in kept() for row in level_rows(*key[:2]) for number in numbers(row)}
+    judged = {key[:2] for key in kept() if key[2] == "both"}
+    known = {number for key in judged for row in level_rows(*key) for number in numbers(row)}
     unquoted = []
     for one in (*measurements(), *constants()):
         if name not in one.pages:
