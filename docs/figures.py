@@ -338,8 +338,9 @@ def without_source(name: str, page: str) -> list[str]:
     """
     text = prose(page)
     shown, words = measured_numbers(text), set(numbers([text]))
-    judged = {key[:2] for key in kept() if key[2] == "both"}
-    known = {number for key in judged for row in level_rows(*key) for number in numbers(row)}
+    # Of a judged level, prose may quote the size and the MCD of another seed.
+    levels = [(f"{one.megabytes:.1f}", f"{one.seed_mcd_db:.2f}") for one in kept().values()]
+    known = {number for level in levels for number in level}
     unquoted = []
     for one in (*measurements(), *constants()):
         if name not in one.pages:
