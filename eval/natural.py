@@ -34,6 +34,7 @@ from kokoro_ane.core import (
     CORPUS,
     JUDGED,
     SECOND,
+    THIRD,
     VOICES,
     Checkpoint,
     Identity,
@@ -157,15 +158,16 @@ class Variations:
 
     def path(self, kind: str, clip: str) -> Path | None:
         """Where an item is written that is measured here; the key holds the texts of the judged
-        sets only, and the id of a corpus' line its own.
+        sets, the id of a corpus' line its own, and those of the third set never change.
         """
-        judged = clip.split("-")[0] in (*SETS, CORPUS)
+        judged = clip.split("-")[0] in (*SETS, THIRD, CORPUS)
         return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
     def measured_items(self) -> dict[tuple[str, str], Item]:
-        """Every item that was measured here, by kind and clip."""
+        """Every item of the judged sets that was measured here, by kind and clip."""
         paths = sorted(self.folder.glob("*/*.npz")) if self.folder else []
-        return {(path.parent.name, path.stem): read_npz(path) for path in paths}
+        ours = [path for path in paths if path.stem.split("-")[0] in SETS]
+        return {(path.parent.name, path.stem): read_npz(path) for path in ours}
 
     @cached_property
     def stored_items(self) -> Mapping[tuple[str, str], Item]:
