@@ -4,7 +4,7 @@ from packages.
     # or a folder, "kokoro-int8", or None for the default
     checkpoint = open_checkpoint("hexgrad/Kokoro-82M")
     vocoder = Vocoder.from_checkpoint(checkpoint)                     # vocoder.decoder
-    checkpoint.content_sha256, checkpoint.withheld       # who it is; None: it may be released
+    checkpoint.network_sha256, checkpoint.withheld       # who it is; None: it may be released
 
 Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with
 weights_only, the SHA-256 is recorded. A checkpoint is identified by its values: a voice is hashed
@@ -170,8 +170,8 @@ class Checkpoint:
     """Responsibilities: 1. the config; 2. state dicts by part, in float32, under upstream's keys;
     3. voices; 4. who it is, by value.
 
-    `sha256` is that of the weights' file; what packages, figures and decisions are bound to is
-    `content_sha256`.
+    `sha256` is that of the weights' file. Packages and levels are bound to `network_sha256`: a
+    voice is an input of theirs. Figures and decisions are bound to `content_sha256`.
     """
 
     folder: Path
@@ -262,6 +262,11 @@ class Checkpoint:
         return Identity.from_library(self.sha256, self.config, self.library)
 
     @property
+    def network_sha256(self) -> str:
+        """One hash over weights and config."""
+        return Identity(self.sha256, config_sha256(self.config), {}).sha256
+
+    @property
     def content_sha256(self) -> str:
         """One hash over weights, config and voices: another voice under an old name is another
         checkpoint.
@@ -270,10 +275,10 @@ class Checkpoint:
 
     @property
     def as_source(self) -> dict[str, str]:
-        """Name and hashes as manifests carry them: `sha256` is of the content, `weights_sha256` is
+        """Name and hashes as manifests carry them: `sha256` is of the network, `weights_sha256` is
         for a look at the hub's page.
         """
-        return {"name": self.name, "sha256": self.content_sha256, "weights_sha256": self.sha256}
+        return {"name": self.name, "sha256": self.network_sha256, "weights_sha256": self.sha256}
 
     @cached_property
     def _parts(self) -> "dict[str, dict[str, Tensor]]":

@@ -73,7 +73,7 @@ class Manifest:
     stage: str
     method: str
     precision: str
-    checkpoint: dict[str, Any]  # Checkpoint.as_source: name, sha256 of the content, weights_sha256
+    checkpoint: dict[str, Any]  # Checkpoint.as_source: name, sha256 of the network, weights_sha256
     releasable: bool
     package: str  # file name beside the manifest
     package_sha256: str
@@ -110,20 +110,15 @@ class Manifest:
 
     @property
     def checkpoint_sha256(self) -> str:
-        """Content hash of the checkpoint that the package was built from: weights, config and
-        voices.
-        """
+        """Hash of the network that the package was built from: weights and config."""
         return self.checkpoint["sha256"]
 
     def require_made_from(self, checkpoint: "Checkpoint", command: str) -> None:
-        """Raise InputError for a package of other weights, config or voices."""
-        if self.checkpoint_sha256 != checkpoint.content_sha256:
-            # Another voice or config is the more common mistake, and mended in another way.
+        """Raise InputError for a package of other weights or another config."""
+        if self.checkpoint_sha256 != checkpoint.network_sha256:
             same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
-            built, current = self.checkpoint_sha256[:12], checkpoint.content_sha256[:12]
-            what = (
-                "the same weights with another config or other voices" if same else "other weights"
-            )
+            built, current = self.checkpoint_sha256[:12], checkpoint.network_sha256[:12]
+            what = "the same weights with another config" if same else "other weights"
             message = (
                 f"was built from checkpoint {built}, but {checkpoint.folder} is {current}, {what}"
             )

@@ -34,6 +34,7 @@ from kokoro_ane.core import (
     CORPUS,
     JUDGED,
     SECOND,
+    THIRD,
     VOICES,
     Checkpoint,
     Identity,
@@ -138,7 +139,7 @@ class Variations:
 
     def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
         """An item and its origin; None where there is none of this reference."""
-        if (item := self._stored.get((kind, clip))) and agree(item["probe"], probe):
+        if (item := self.stored_items.get((kind, clip))) and agree(item["probe"], probe):
             return item, STORED
         path = self.path(kind, clip)
         if path is None or not path.is_file():
@@ -157,18 +158,20 @@ class Variations:
 
     def path(self, kind: str, clip: str) -> Path | None:
         """Where an item is written that is measured here; the key holds the texts of the judged
-        sets only, and the id of a corpus' line its own.
+        sets, the id of a corpus' line its own, and those of the third set never change.
         """
-        judged = clip.split("-")[0] in (*SETS, CORPUS)
+        judged = clip.split("-")[0] in (*SETS, THIRD, CORPUS)
         return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
     def measured_items(self) -> dict[tuple[str, str], Item]:
-        """Every item that was measured here, by kind and clip."""
+        """Every item of the judged sets that was measured here, by kind and clip."""
         paths = sorted(self.folder.glob("*/*.npz")) if self.folder else []
-        return {(path.parent.name, path.stem): read_npz(path) for path in paths}
+        ours = [path for path in paths if path.stem.split("-")[0] in SETS]
+        return {(path.parent.name, path.stem): read_npz(path) for path in ours}
 
     @cached_property
-    def _stored(self) -> Mapping[tuple[str, str], Item]:
+    def stored_items(self) -> Mapping[tuple[str, str], Item]:
+        """Every item that the repository holds, by kind and clip."""
         return unpacked(read_npz(self.file)) if self.file else {}
 
 
@@ -202,7 +205,10 @@ def _entries(stored: Path) -> list[dict[str, Any]]:
 def write_stored(
     stored: Path, checkpoint: Checkpoint, seed: int, items: Mapping[tuple[str, str], Item]
 ) -> None:
-    """Write the items of a checkpoint, and its entry in the index in place of an older one."""
+    """Write the items of a checkpoint beside those that are stored of it by the same key, and its
+    entry in the index in place of an older one.
+    """
+    items = {**Variations.for_checkpoint(checkpoint, seed, stored).stored_items, **items}
     name = checkpoint.name.rpartition("/")[2]
     file = stored / f"{name}.npz"
     stored.mkdir(exist_ok=True)

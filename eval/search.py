@@ -4,7 +4,7 @@ tuning sentences before anything is converted, and mended where a gate is neares
     search = Search.begun(context, METHODS["mixed18"], manifest)
     best = search.within(40e6)        # the best of at most 40 MB
     best = search.smallest()          # the smallest that keeps every gate with room
-    search.take(best)                 # its recipe becomes the build folder's
+    search.build(best)                # its recipe becomes the build folder's, and its package
 
 Whatever is chosen here is chosen on the tuning set; eval/release.py asks the judged sets, once for
 what is taken. What was measured is kept in BUILD/search and the store of figures, so that an
@@ -12,11 +12,11 @@ interrupted search goes on where it stopped. docs/quantization.md says how well 
 """
 
 import hashlib
+import math
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -161,10 +161,21 @@ class Search:
             raise InputError(f"no choice of these levels holds: {self.trials[-1].line}")
         return best
 
-    def take(self, trial: Trial) -> Path:
-        """Make the choice the recipe of the build folder."""
-        build = self.context.options.build
-        return self.candidates.save(trial.point, trial.size_bytes, build, with_level=True)
+    def build(self, trial: Trial, most_bytes: float = math.inf) -> Trial:
+        """Make the choice the recipe of the build folder, and its package. Where that is larger
+        than `most_bytes`, because what stands beside the weights takes more than was forecast, a
+        smaller choice is built. Returns what was built; raises as `within` does.
+        """
+        source, build = self.context.options.checkpoint, self.context.options.build
+        self.candidates.save(trial.point, trial.size_bytes, build, with_level=True)
+        # the level's file is there: it is only converted
+        name, layout = self.method.name, self.layout
+        build_package(QuantizeOptions(name, layout=layout, checkpoint=source, build=build))
+        over = self.context.request(name, layout).verified().package_bytes - most_bytes
+        if over <= 0:
+            return trial
+        print(f"{over / 1e6:.2f} MB above the forecast: a smaller one", file=sys.stderr)
+        return self.build(self.within(trial.size_bytes - over), most_bytes)
 
     def _judged(self, most_bytes: float, weights: Mapping[str, float]) -> Trial:
         point, size_bytes = self.candidates.within(most_bytes, weights)
@@ -210,12 +221,10 @@ def found_level(
     """
     parent = built(context.request(HALF, layout), build_package)
     search, asked = Search.begun(context, method, parent), 0
-    trial = search.smallest() if most_mb is None else search.within(1e6 * most_mb)
+    most_bytes = math.inf if most_mb is None else 1e6 * most_mb
+    trial = search.smallest() if most_mb is None else search.within(most_bytes)
     while True:
-        search.take(trial)
-        # the level's file is there: it is only converted
-        source, build = context.options.checkpoint, context.options.build
-        build_package(QuantizeOptions(method.name, layout=layout, checkpoint=source, build=build))
+        trial = search.build(trial, most_bytes)
         level, asked = judged_level(method, layout, context), asked + 1
         if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
             break

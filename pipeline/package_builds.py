@@ -140,7 +140,7 @@ def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         files = "" if options.runtime == CORE_ML else options.runtime
         request = Request(checkpoint, options.out, options.precision, options.layout, files)
         paths = request.encoders if options.stage == "encoder" else (request.vocoder,)
-        made_from = checkpoint.content_sha256
+        made_from = checkpoint.network_sha256
     what = {name: str(value) for name, value in asdict(options).items() if name not in WHERE}
     key = [what, made_from, source_sha256(*rooms), tool_versions(tools)]
     return paths, sha256_of_json(key)

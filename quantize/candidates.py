@@ -67,7 +67,7 @@ class Candidates:
         folder.mkdir(parents=True, exist_ok=True)
         levels = uniform_levels(checkpoint, vocoder, method, layers, names, folder)
         code = source_sha256("core", "encoder", "vocoder", "quantize", "speech")
-        parts = (checkpoint.content_sha256, code, method.name, PROBES, EXCERPTS)
+        parts = (checkpoint.network_sha256, code, method.name, PROBES, EXCERPTS)
         path = folder / f"curvature-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.npz"
         if path.is_file():
             curvature = Curvature.read(read_npz(path, "; delete it and it is measured again"))

@@ -318,7 +318,7 @@ def made_from(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> 
     """What a level depends on: the same makes the same integers."""
     settings = json.dumps([asdict(method), recipe.as_dict() if recipe else None], sort_keys=True)
     return {
-        "checkpoint": checkpoint.content_sha256,
+        "checkpoint": checkpoint.network_sha256,
         "method": method.name,
         "settings": hashlib.sha256(settings.encode()).hexdigest(),
         "code": source_sha256("core", "encoder", "vocoder", "quantize"),

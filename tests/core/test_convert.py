@@ -71,7 +71,7 @@ class TestVocoder:
     def test_manifest_says_everything(self, tiny_build, tiny_checkpoint):
         manifest = Manifest.load(tiny_build / f"{NAME}.json")
         manifest.verify()
-        assert manifest.checkpoint_sha256 == tiny_checkpoint.content_sha256
+        assert manifest.checkpoint_sha256 == tiny_checkpoint.network_sha256
         assert manifest.buckets == (40, 160, 640)
         assert not manifest.releasable
         convolutions = [

@@ -78,13 +78,15 @@ class TestContent:
         after = open_checkpoint(str(folder))
         assert after.sha256 == before.sha256
         assert after.content_sha256 != content_sha256
+        # packages read it as an input
+        assert after.network_sha256 == before.network_sha256
 
     def test_another_config_is_another_checkpoint_and_other_spaces_are_not(self, folder):
-        before = open_checkpoint(str(folder)).content_sha256
+        before = open_checkpoint(str(folder)).network_sha256
         renamed = changed_config(folder, lambda config: config.update({"name": "mine"}))
-        assert renamed.content_sha256 == before
+        assert renamed.network_sha256 == before
         other = changed_config(folder, lambda config: config["vocab"].update({"a": 44}))
-        assert other.content_sha256 != before
+        assert other.network_sha256 != before
 
     def test_a_voice_has_one_hash_in_every_format(self, good, tmp_path):
         pack = read_pack(good / "voices" / "slt.pt")

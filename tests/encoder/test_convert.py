@@ -85,7 +85,7 @@ class TestBuild:
             "prosody": ["f0_predictor"],
         }
         assert manifest.inputs["duration"]["input_ids"]["padding"] == -1
-        assert manifest.checkpoint_sha256 == tiny_checkpoint.content_sha256
+        assert manifest.checkpoint_sha256 == tiny_checkpoint.network_sha256
         assert not manifest.releasable
 
     @pytest.mark.parametrize(

@@ -108,6 +108,17 @@ def test_what_mending_cannot_mend_is_named(searching):
     refused("no choice of these levels holds: .* 150% of mcd_increase_db mean", made.smallest)
 
 
+def test_a_package_above_its_forecast_is_built_smaller(searching, monkeypatch):
+    """What stands beside the weights takes 0.4 MB more than was forecast."""
+    made = searching(lambda *_: (0.1, 1.0))
+    saved = made.candidates.saved
+    package = SimpleNamespace(verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
+    made.context.request = lambda *_: package
+    made.context.options = SimpleNamespace(checkpoint=None, build=made.candidates.folder / "new")
+    monkeypatch.setattr(search, "build_package", lambda _: made.context.options.build.rmdir())
+    assert made.build(made.within(30e6), 30e6).size_bytes == pytest.approx(29.6e6)
+
+
 def test_what_the_layout_takes_is_added_to_means(searching):
     assert searching(lambda *_: (0.14, 1.0)).within(30e6).holds
     taken = {"mcd_increase_db mean": 0.3}
