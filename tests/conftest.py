@@ -31,7 +31,7 @@ from tests.random_checkpoint import tiny_config, write_checkpoint
 # no test asserts a time
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
-pytest_plugins = ["tests.eval.release_build"]
+pytest_plugins = ["tests.chromium", "tests.eval.release_build"]
 # of those without slow tests: a minute or two, of which its packages are the most
 LONG = ("test_streaming_package.py",)
 

@@ -3,17 +3,12 @@ sounds, the blinded pack.
 """
 
 import base64
-import contextlib
 import csv
 import hashlib
 import io
 import json
 import os
 import re
-import shutil
-import socket
-import subprocess
-import urllib.request
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -277,38 +272,6 @@ def heard(record):
     return heard
 
 
-@contextlib.contextmanager
-def browser(folder):
-    """Headless Chromium behind its driver: call(command, body) of the WebDriver protocol."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    base = [f"http://127.0.0.1:{port}/session"]
-
-    def call(command, body):
-        request = urllib.request.Request(
-            "/".join([*base, *filter(None, [command])]), json.dumps(body).encode()
-        )
-        return json.load(urllib.request.urlopen(request, timeout=60))["value"]
-
-    driver = subprocess.Popen(
-        ["chromedriver", f"--port={port}"], cwd=folder, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert any("started successfully" in line for line in driver.stdout or ())
-        options = {"args": ["--headless=new", "--no-sandbox", f"--user-data-dir={folder}/profile"]}
-        base.append(
-            call("", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})[
-                "sessionId"
-            ]
-        )
-        yield call
-        urllib.request.urlopen(urllib.request.Request("/".join(base), method="DELETE"), timeout=60)
-    finally:
-        driver.kill()
-        driver.wait()
-
-
 def words_of(record, heard, *more):
     """The visible words of the page, single spaces between them."""
     return " ".join(Page(page(record, heard, *more)).words.split())
@@ -355,35 +318,25 @@ class TestPage:
         for part in ("135.8", "iOS 18 the encoder", "not built, so not in it: tagger"):
             assert part in words
 
-    @pytest.mark.skipif(
-        shutil.which("chromedriver") is None,
-        reason="no headless Chromium (Debian: chromium-driver)",
-    )
-    def test_keys_are_the_players_after_a_click(self, record, heard, tmp_path):
+    def test_keys_are_the_players_after_a_click(self, record, heard, tmp_path, chromium):
         """In Chromium: keys play, stop and change sides after a click on a button, a level or a
         summary.
         """
         (tmp_path / "page.html").write_text(page(record, heard), encoding="utf-8")
-        with browser(tmp_path) as call:
-            call("url", {"url": (tmp_path / "page.html").as_uri()})
+        chromium.get((tmp_path / "page.html").as_uri())
 
-            def after(key, clicked):
-                target = call("element", {"using": "css selector", "value": clicked})
-                call(f"element/{next(iter(target.values()))}/click", {})
-                strokes = [{"type": kind, "value": key} for kind in ("keyDown", "keyUp")]
-                call("actions", {"actions": [{"type": "key", "id": "keys", "actions": strokes}]})
-                pressed = (
-                    "return [...document.querySelectorAll('[aria-pressed=true]')].map((one) =>"
-                    " one.id || one.dataset.side)"
-                )
-                return call("execute/sync", {"script": pressed, "args": []})
+        def after(key, clicked):
+            chromium.find_element("css selector", clicked).click()
+            chromium.switch_to.active_element.send_keys(key)
+            pressed = chromium.find_elements("css selector", "[aria-pressed=true]")
+            return [one.get_attribute("id") or one.get_attribute("data-side") for one in pressed]
 
-            assert after("b", "button[data-side=A]") == ["B"]
-            assert after("a", "summary") == ["A"]
-            assert after(" ", "button[data-side=B]") == ["play", "B"]
-            assert after(" ", "summary") == ["B"]
-            assert after("a", "#play") == ["play", "A"]
-            assert after(" ", "button[data-side=A]") == ["A"]
+        assert after("b", "button[data-side=A]") == ["B"]
+        assert after("a", "summary") == ["A"]
+        assert after(" ", "button[data-side=B]") == ["play", "B"]
+        assert after(" ", "summary") == ["B"]
+        assert after("a", "#play") == ["play", "A"]
+        assert after(" ", "button[data-side=A]") == ["A"]
 
     def test_what_a_search_tried_is_drawn(self, record, heard):
         trials = [
