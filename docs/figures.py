@@ -9,10 +9,10 @@ docs/figures.json has three lists. `levels` are judged levels, as `kokoro-ane qu
 they are a row of, and the pages whose prose quotes them. `constants` are numbers with a unit that
 nobody measured, such as limits, with the reason.
 
-A page marks a table by a comment above it, and its rows below the head are replaced: `<!-- levels:
-WEIGHTS LAYOUT [SET] -->`, `<!-- whole: WEIGHTS LAYOUT -->`, `<!-- grounds: WEIGHTS ... -->` or `<!--
-figures: TABLE -->`. A number with a unit or a decimal point that stands elsewhere on a page, and in
-no record for that page, is an error (exit 1). A pipe's last line is one JSON object.
+A page marks a table by a comment above it, and its rows below the head are replaced: `<!--
+levels: WEIGHTS LAYOUT [SET] -->`, `<!-- whole: WEIGHTS LAYOUT -->`, `<!-- grounds: WEIGHTS ...
+-->` or `<!-- figures: TABLE -->`. A number with a unit or a decimal point that stands elsewhere on
+a page, and in no record for that page, is an error (exit 1). A pipe's last line is one JSON object.
 """
 
 import json
