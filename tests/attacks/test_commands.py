@@ -100,7 +100,6 @@ REFUSALS = (Path(__file__).parent / "refusals.txt").read_text(encoding="utf-8").
 WITHOUT_CHECKPOINT = ("g2p", "device-report", "doctor", "rules", "build g2p")
 WITHOUT_CHECKPOINT += ("bundle --verify",)
 ODD = {"long": "a" * 300, "nul": "\0", "digits": "9" * 30, "lone": "\udcff", "pair": "\ud800\udc00"}
-ODD |= {"lines": "m1\n" + "x" * 100_000}
 
 
 @pytest.mark.parametrize("row", REFUSALS)

@@ -81,6 +81,7 @@ def test_one_line_brings_everything_that_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(extras, "MAKEFILE", tmp_path / "Makefile")
     line = extras.install_line(["torch", "executorch", "resemblyzer"])
     assert line == 'pip install "kokoro-ane[executorch]" && pip install --no-deps resemblyzer'
+    assert extras.install_line(["distillmos"]) == "pip install --no-deps distillmos"
     assert extras.install_line(["torch"]) == 'pip install "kokoro-ane[build]"'
     assert extras.install_line(["rich"]) == "pip install kokoro-ane"
 
@@ -90,14 +91,3 @@ def test_a_checkout_is_told_its_own_line(extra, module, monkeypatch):
     uninstall(monkeypatch, module)
     with refused("run `make venv`$"):
         require_installed("it", extra)
-
-
-def test_an_installed_judge_is_told_what_asks_for_no_dependencies(monkeypatch, tmp_path):
-    uninstall(monkeypatch, "distillmos")
-    monkeypatch.setattr(extras, "MAKEFILE", tmp_path / "Makefile")
-    with refused("run `pip install --no-deps distillmos`$"):
-        require_installed("it", "judge")
-
-
-def test_control_what_is_there_is_not_refused():
-    require_installed("it", "judge")

@@ -163,26 +163,6 @@ def test_a_password_in_an_address_is_not_stored():
     assert text == '"kokoro-g2p @ git+https://host/repo@abc#subdirectory=g2p"'
 
 
-@pytest.mark.slow
-def test_a_zip_of_the_tree_speaks(tmp_path):
-    """As of a web page's download, and of a clone whose git makes no links: there are no links."""
-    archive = tmp_path / "tree.zip"
-    assert ran("git", "archive", "--format=zip", "-o", archive, "HEAD").returncode == 0
-    with zipfile.ZipFile(archive) as stored:
-        stored.extractall(tmp_path / "tree")  # a link would be a file that holds its target
-    path = ":".join(["", "g2p/src", "mlprogram/src"])
-    command = f"-m kokoro_ane speak Hello. --checkpoint {DEMO_VOICE} -o hello.wav".split()
-    done = ran(
-        sys.executable,
-        *command,
-        cwd=tmp_path / "tree",
-        env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-        | {"PYTHONPATH": path},
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "tree" / "hello.wav").stat().st_size > 20_000
-
-
 def test_compress_refuses_a_level_that_there_is_not():
     with refused("unknown method 'nothing'"):
         kokoro_ane.compress("nothing")
