@@ -1,17 +1,23 @@
-"""Keep the figures of judged levels in one file, and write the pages' tables from it.
+"""Keep every measured figure in one file, write the pages' tables from it, and find figures
+without a source.
 
     python docs/figures.py build/quality/KokoroVocoder-kokoro-int8-fp16.json ...
     python docs/figures.py                         # the tables of the pages alone
 
-docs/figures.json has a record for each level on each set of weights, in each layout and set of
-sentences, with the commit that measured it. A page marks where a table stands by a comment,
-`<!-- levels: WEIGHTS LAYOUT -->` or `<!-- grounds: WEIGHTS WEIGHTS -->`; what stands below it up to
-an empty line is replaced. A test holds that the pages show what the file has. A pipe's last line is
-one JSON object.
+docs/figures.json has three lists. `levels` are judged levels, as `kokoro-ane quality` wrote them.
+`figures` are all other measurements, with command, commit, layout, set and weights, the table that
+they are a row of, and the pages whose prose quotes them. `constants` are numbers with a unit that
+nobody measured, such as limits, with the reason.
+
+A page marks a table by a comment above it, and its rows below the head are replaced: `<!-- levels:
+WEIGHTS LAYOUT -->`, `<!-- whole: WEIGHTS LAYOUT -->`, `<!-- grounds: WEIGHTS ... -->` or `<!--
+figures: TABLE -->`. A number with a unit or a decimal point that stands elsewhere on a page, and in
+no record for that page, is an error (exit 1). A pipe's last line is one JSON object.
 """
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +26,7 @@ from typing import Any
 
 from kokoro_ane.core import (
     EXIT_GOOD,
+    EXIT_REJECTED,
     REQUIRED,
     CommandOptions,
     InputError,
@@ -29,13 +36,49 @@ from kokoro_ane.core import (
     parse,
     write_json,
 )
+from kokoro_g2p.port.text_tables import TEXT_BYTES
 
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "figures.json"
-PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
-MARK = re.compile(r"(<!-- (levels|grounds): ([^>]*) -->\n)((?:.+\n)*)")
-# as tables name the weights
-WEIGHTS = MappingProxyType({"kokoro-shaken0": "shaken, seed 0"})
+# The log and the reference, which docs/reference.py makes, are no pages of figures.
+PAGES = (
+    *(DOCS.parent / folder / "README.md" for folder in (".", "g2p", "mlprogram")),
+    *(page for page in sorted(DOCS.glob("*.md")) if page.name not in ("LOG.md", "reference.md")),
+)
+MARK = re.compile(r"(<!-- (levels|grounds|whole|figures): ([^>]*) -->\n)((?:.+\n)*)")
+# as tables and the page that plays describe a level
+WORDS = MappingProxyType(
+    {
+        "fp16": "16-bit numbers",
+        "w8": "8-bit integers",
+        "p6": "indices into tables of 64 values",
+        "mixed18": "indices into tables of 16 to 256 values",
+        "w8a8": "8-bit integers; a third of the arithmetic reads 8-bit inputs too",
+        "p4": "indices into tables of 16 values",
+        "w4": "4-bit integers",
+    }
+)
+VERDICTS = MappingProxyType({"SHIP": "ships", "REJECT": "rejected", "UNDECIDED": "undecided"})
+ENCODER = ("encoder", "**`mixed`**")  # table and row of the encoder that whole products have
+VOICE_BYTES = 30_000  # a voice of a bundle: NAME.style and NAME.statistics
+
+NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+UNIT = r"(?:[kMG]B|dB|µs|ms|s|h|min|minutes|seconds|hours|%|cents|kHz|Hz|times|words/s)"
+# Numbers with one unit behind the last of them, a mean with a worst, or a decimal.
+FIGURE = re.compile(
+    rf"(?<![\w.,^])(?:{NUMBER}(?:(?:; |, | and | or | to | / ){NUMBER})* ?{UNIT}(?![\w^])"
+    rf"|{NUMBER} / {NUMBER}|\d+\.\d+(?!\.?\w))"
+)
+# What is no prose: blocks of code that other tests run, code, targets of links, comments.
+NO_PROSE = re.compile(
+    r"^```(?:python|swift|yaml|json)\n.*?^```|^```.*?$|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->",
+    re.DOTALL | re.MULTILINE,
+)
+VERSION = re.compile(
+    r"\b(?:Apache|arXiv|BS|BY-SA|ExecuTorch|NumPy(?: below)?|P|Python|SSML|TVM|UniDic|coremltools"
+    r"|flite|hexgrad|kokoro|misaki|torch|xcframework,|(?:iOS|macOS)(?: from)?)[ .-]\d+(?:\.\w+)+"
+    r"(?:(?:,| to| and)+ \d+\.\d+(?:\.\d+)*)*"
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +109,34 @@ class Figures:
     def key(self) -> tuple[str, str, str, str]:
         """What is replaced by a later measurement."""
         return self.weights, self.layout, self.set, self.method
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured, its figure in the cells of a row, and by what. table: whose row it is;
+    pages: whose prose quotes it; layout, set, weights: None where it has none. command: None where
+    the commit that first has the figure does not say.
+    """
+
+    what: str
+    figure: tuple[str, ...]
+    table: str | None
+    command: str | None
+    commit: str
+    layout: str | None
+    set: str | None
+    weights: str | None
+    pages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Numbers with a unit that nobody measured, and why they stand on these pages."""
+
+    figure: tuple[str, ...]
+    reason: str
+    pages: tuple[str, ...]
+    table: None = None
 
 
 def read_record(path: Path) -> Figures:
@@ -103,20 +174,38 @@ def read_record(path: Path) -> Figures:
         raise InputError(f"{path} is no file of `kokoro-ane quality`: {problem!r}") from None
 
 
+def read_file() -> dict[str, list[dict[str, Any]]]:
+    """docs/figures.json, with tuples for lists."""
+    lists = json.loads(FIGURES.read_text(encoding="utf-8"))
+    return {
+        name: [
+            {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()}
+            for one in records
+        ]
+        for name, records in lists.items()
+    }
+
+
 def kept() -> dict[tuple[str, str, str, str], Figures]:
-    """Every record of docs/figures.json by its key."""
-    records = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.is_file() else []
-    found = (
-        Figures(**each | {"pesq": tuple(each["pesq"]), "reasons": tuple(each["reasons"])})
-        for each in records
-    )
-    return {one.key: one for one in found}
+    """Every judged level by its key."""
+    levels = (Figures(**each) for each in read_file()["levels"])
+    return {one.key: one for one in levels}
+
+
+def measurements() -> list[Measurement]:
+    """All that was measured besides judged levels."""
+    return [Measurement(**each) for each in read_file()["figures"]]
+
+
+def constants() -> list[Constant]:
+    """The numbers that nobody measured."""
+    return [Constant(**each) for each in read_file()["constants"]]
 
 
 def keep(paths: Sequence[Path]) -> int:
     """Add what files of `kokoro-ane quality` hold to docs/figures.json; return how many."""
-    records = kept() | {one.key: one for one in map(read_record, paths)}
-    write_json(FIGURES, [asdict(records[key]) for key in sorted(records)])
+    levels = kept() | {one.key: one for one in map(read_record, paths)}
+    write_json(FIGURES, read_file() | {"levels": [asdict(levels[key]) for key in sorted(levels)]})
     return len(paths)
 
 
@@ -130,19 +219,11 @@ def chosen(weights: str, layout: str) -> list[Figures]:
     return sorted(found, key=lambda one: -one.megabytes)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def level_table(weights: str, layout: str) -> str:
+def level_rows(weights: str, layout: str) -> list[list[str]]:
     """A row a level, and one of another noise seed."""
-    heads = "level", "size, MB", "PESQ mean / worst", "MCD, dB", "its increase, dB"
-    heads += "in clips over 4.5 s", "in the worst voice", "verdict"
     levels = chosen(weights, layout)
     rows = [
-        (
+        [
             f"`{one.method}`",
             f"{one.megabytes:.1f}",
             f"{one.pesq[0]:.2f} / {one.pesq[1]:.2f}",
@@ -151,24 +232,40 @@ def level_table(weights: str, layout: str) -> str:
             f"{one.long_increase_db:.3f}",
             f"{one.voice_increase_db:.3f} ({one.voice})",
             one.verdict,
-        )
+            one.commit,
+        ]
         for one in levels
     ]
-    seed = f"*{levels[0].seed_mcd_db:.2f}*"
-    return table(heads, [*rows, ("*another noise seed*", "", "", seed, "", "", "", "")])
+    seed = ["*another noise seed*", "", "", f"*{levels[0].seed_mcd_db:.2f}*"]
+    return [*rows, seed + [""] * 5]
 
 
-def ground_table(*grounds: str) -> str:
+def whole_rows(weights: str, layout: str) -> list[list[str]]:
+    """A row a level: its vocoder, and with the encoder `mixed` all that an app loads."""
+    (encoder,) = [one for one in measurements() if (one.table, one.what) == ENCODER]
+    besides_mb = float(encoder.figure[0]) + (TEXT_BYTES["us"] + VOICE_BYTES) / 1e6
+    return [
+        [
+            f"`{one.method}`",
+            WORDS[one.method],
+            f"{one.megabytes:.1f}",
+            f"{one.megabytes + besides_mb:.1f}",
+            f"{one.pesq[0]:.2f} / {one.pesq[1]:.2f}",
+            VERDICTS[one.verdict],
+        ]
+        for one in chosen(weights, layout)
+    ]
+
+
+def ground_rows(*grounds: str) -> list[list[str]]:
     """A row a level: its verdict and its increase of MCD on each set of weights."""
     levels = {
         ground: {one.method: one for one in chosen(ground, "streaming")} for ground in grounds
     }
-    heads = ["level", *(WEIGHTS.get(ground, ground) for ground in grounds)]
-    names = list(levels[grounds[0]])
-    rows = [
-        [f"`{name}`", *(told(levels[ground].get(name)) for ground in grounds)] for name in names
+    return [
+        [f"`{name}`", *(told(levels[ground].get(name)) for ground in grounds)]
+        for name in levels[grounds[0]]
     ]
-    return table(heads, rows)
 
 
 def told(one: Figures | None) -> str:
@@ -178,14 +275,82 @@ def told(one: Figures | None) -> str:
     return f"{one.verdict}, {one.increase_db:.3f} dB ({one.long_increase_db:.3f} in long clips)"
 
 
-TABLES: MappingProxyType[str, Callable[..., str]] = MappingProxyType(
-    {"levels": level_table, "grounds": ground_table}
+def measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
+    """A row a measurement. The first column says what was measured; those named command, commit
+    and `made by` have what measured it.
+    """
+    rows, before = [], ""
+    for one in measurements():
+        if one.table != name:
+            continue
+        maker = f"`{one.command}` of {one.commit}"
+        made = {"command": f"`{one.command}`", "commit": one.commit}
+        made["made by"] = "the same" if maker == before else maker
+        before, cells = maker, iter(one.figure)
+        rows.append(
+            [one.what, *(made.get(head.split(",")[0]) or next(cells) for head in heads[1:])]
+        )
+    return rows
+
+
+ROWS: MappingProxyType[str, Callable[..., list[list[str]]]] = MappingProxyType(
+    {"levels": level_rows, "whole": whole_rows, "grounds": ground_rows}
 )
 
 
+def with_rows(mark: re.Match[str]) -> str:
+    """A marked table with its head as it stands and its rows from the file."""
+    kind, words = mark[2], mark[3].split()
+    lines = mark[4].splitlines(keepends=True)[:2]
+    heads = [cell.strip() for cell in lines[0].strip("|\n").split("|")]
+    rows = measured_rows(heads, *words) if kind == "figures" else ROWS[kind](*words)
+    for row in rows:
+        if len(row) != len(heads):
+            raise InputError(f"{mark[1].strip()}: {len(heads)} columns, and a row of {len(row)}")
+        lines.append("|" + "".join(f" {cell} |" if cell else " |" for cell in row) + "\n")
+    return mark[1] + "".join(lines)
+
+
 def with_tables(page: str) -> str:
-    """The page with every marked table written anew."""
-    return MARK.sub(lambda found: found[1] + TABLES[found[2]](*found[3].split()), page)
+    """The page with the rows of every marked table written anew."""
+    return MARK.sub(with_rows, page)
+
+
+def numbers(cells: Sequence[str]) -> list[str]:
+    """All numbers of some cells, as written."""
+    return re.findall(NUMBER, " ".join(cells))
+
+
+def measured_numbers(text: str) -> list[str]:
+    """The numbers of a text that have a unit or a decimal point, as written."""
+    return [number for found in FIGURE.finditer(text) for number in numbers([found[0]])]
+
+
+def prose(page: str) -> str:
+    """A page without the rows that the file writes, code, targets of links, and versions."""
+    heads = MARK.sub(lambda mark: mark[4].split("\n")[0], page)
+    return VERSION.sub("", NO_PROSE.sub(" ` ", heads))
+
+
+def without_source(name: str, page: str) -> list[str]:
+    """The figures in a page's prose that are in no record for it; and the records for it that the
+    prose does not quote, those of a table in a part, all others whole.
+    """
+    text = prose(page)
+    shown, words = measured_numbers(text), set(numbers([text]))
+    # Of a judged level, prose may quote the size and the MCD of another seed.
+    levels = [(f"{one.megabytes:.1f}", f"{one.seed_mcd_db:.2f}") for one in kept().values()]
+    known = {number for level in levels for number in level}
+    unquoted = []
+    for one in (*measurements(), *constants()):
+        if name not in one.pages:
+            continue
+        figures = numbers(one.figure)
+        known.update(figures)
+        parts = [number in words for number in figures]
+        if not (any(parts) if one.table else all(parts)):
+            unquoted.append(f"not quoted: {' '.join(one.figure)}")
+    return [number for number in shown if number not in known] + unquoted
 
 
 @dataclass(frozen=True)
@@ -200,11 +365,18 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(FigureOptions, "figures.py", __doc__, argv)
     report: dict[str, Any] = {"kept": keep([Path(name) for name in options.files])}
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        if (written := with_tables(text)) != text:
-            page.write_text(written, encoding="utf-8")
-            report[page.name] = "written"
+    lost: dict[str, list[str]] = {}
+    for path in PAGES:
+        name, text = path.relative_to(DOCS.parent).as_posix(), path.read_text(encoding="utf-8")
+        if (page := with_tables(text)) != text:
+            path.write_text(page, encoding="utf-8")
+            report[name] = "written"
+        if figures := without_source(name, page):
+            lost[name] = figures
+            print(f"{name}: {'; '.join(figures)}", file=sys.stderr)
+    if lost:
+        report["without_source"] = lost
+        return conclude(options, report, EXIT_REJECTED, "figures have no source")
     return conclude(options, report, EXIT_GOOD, "docs/figures.json and the pages agree")
 
 

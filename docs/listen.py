@@ -48,17 +48,6 @@ SENTENCES = MappingProxyType(
         "pf_dora": "O barco azul voltou sozinho ao porto naquela manhã.",
     }
 )
-WORDS = MappingProxyType(
-    {
-        "fp16": "16-bit numbers",
-        "w8": "8-bit integers",
-        "p6": "tables of 64 values",
-        "mixed18": "tables of 16 to 256 values",
-        "w8a8": "8-bit integers, a third of the inputs too",
-        "p4": "tables of 16 values",
-        "w4": "4-bit integers",
-    }
-)
 
 
 def utterances(reference: "Reference") -> "list[Utterance]":
@@ -137,7 +126,7 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
 
 def page(sounds: str) -> str:
     """The whole page. `sounds`: of sounds_of."""
-    from figures import chosen
+    from figures import WORDS, chosen
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from kokoro_ane.eval import asset

@@ -1,17 +1,18 @@
 """Draw the pictures of the pages, and render their recordings.
 
     python docs/pictures.py spectrograms               # of the recordings in docs/samples
-    python docs/pictures.py levels                     # size and distance, of the table in evidence
-    python docs/pictures.py chips                      # shares on the engine, of that in devices
+    python docs/pictures.py levels                     # size and distance, of docs/figures.json
+    python docs/pictures.py chips                      # shares on the engine, of the same file
     python docs/pictures.py recordings --build build   # render the recordings anew: needs packages
 
 The recordings are one judged sentence of kokoro-int8 by the 32-bit model and by executed packages,
 from the same features and noise. All but `recordings` read committed files alone and need
-matplotlib. The drawing on README's first screen, docs/pictures/pipeline.svg, is edited by hand. A
+matplotlib, and each picture holds the figures that it shows as text, which a test compares with the
+file. The drawing on README's first screen, docs/pictures/pipeline.svg, is edited by hand. A
 pipe's last line is one JSON object.
 """
 
-import re
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ RECORDINGS = MappingProxyType(
 )
 CLIP = "judged-19"
 LINE = "#5b6b7a"  # color of lines and of their text
+SEED = "another noise seed"
+CHIPS = ("M1", "A14", "A15", "M4")  # columns of the table in docs/devices.md
 
 
 def recorded(name: str) -> Any:
@@ -67,19 +70,33 @@ def spectrum_db(samples: Any) -> Any:
     return power_db - power_db.max()
 
 
+def spectra_db() -> dict[str, Any]:
+    """Return the spectrum of each recording that is drawn, at least -70 dB."""
+    import numpy as np
+
+    names = [name for name in RECORDINGS if name != "mixed18"]
+    return {name: np.maximum(spectrum_db(recorded(name)), -70) for name in names}
+
+
+def distances_db() -> dict[str, str]:
+    """Return how far each recording is from the original, in dB as the picture says it."""
+    spectra = spectra_db()
+    original = spectra.pop("original")
+    return {name: f"{abs(each - original).mean():.1f}" for name, each in spectra.items()}
+
+
 def draw_spectrograms() -> Path:
     """Write docs/pictures/spectrograms.png: each recording, and its distance to the original."""
     import numpy as np
 
-    plots = plotting()
-    names = [name for name in RECORDINGS if name != "mixed18"]
-    spectra = {name: np.maximum(spectrum_db(recorded(name)), -70) for name in names}
+    plots, spectra, distances = plotting(), spectra_db(), distances_db()
+    names = list(spectra)
     seconds = len(recorded("original")) / SAMPLE_RATE_HZ
     figure, axes = plots.subplots(len(names), 2, figsize=(11, 9), sharex=True, sharey=True)
     for row, name in enumerate(names):
         left, right = axes[row]
         difference = np.abs(spectra[name] - spectra["original"])
-        distance = f"distance to the original: {difference.mean():.1f} dB"
+        distance = f"distance to the original: {distances.get(name)} dB"
         panels = (
             (left, spectra[name], "magma", -70, 0, RECORDINGS[name][2]),
             (right, difference, "viridis", 0, 20, distance),
@@ -96,80 +113,77 @@ def draw_spectrograms() -> Path:
     axes[0][1].set_axis_off()
     for axis in axes[-1]:
         axis.set_xlabel("seconds")
-    return saved(figure, "spectrograms.png")
+    return saved(figure, "spectrograms", distances)
 
 
-def level_rows() -> list[tuple[str, float, float, str]]:
-    """Read name, MB, MCD in dB and verdict of each level from a table in docs/evidence.md."""
-    page = (DOCS / "evidence.md").read_text(encoding="utf-8")
-    pattern = r"^\| `(\w+)`[^|]*\| ([\d.]+) \| [^|]*\| ([\d.]+) \| (SHIP|REJECT) \|$"
-    rows = re.findall(pattern, page, re.MULTILINE)
-    if len(rows) < 9:
-        raise InputError(f"docs/evidence.md: {len(rows)} levels in the table, 9 expected")
-    return [(name, float(size), float(mcd), verdict) for name, size, mcd, verdict in rows]
+def level_points() -> dict[str, tuple[float, float, str]]:
+    """Read MB, MCD in dB and verdict of each level in the padded layout that has a verdict, and the
+    MCD of another noise seed.
+    """
+    from figures import measurements
 
-
-def seed_mcd_db() -> float:
-    """Read the MCD of another noise seed, the scale of that table."""
-    page = (DOCS / "evidence.md").read_text(encoding="utf-8")
-    match = re.search(r"another noise seed\* \|[^|]*\|[^|]*\| \*([\d.]+)\*", page)
-    if match is None:
-        raise InputError("docs/evidence.md: no row of another noise seed")
-    return float(match[1])
+    points = {}
+    for one in measurements():
+        if one.table == "padded":
+            size_mb, _, mcd_db, verdict = one.figure
+            name = one.what.split("`")[1] if verdict.isupper() else SEED
+            points[name] = (float(size_mb or 0), float(mcd_db.strip("*")), verdict)
+    del points["p6a8"]  # undecided
+    return points
 
 
 def draw_levels() -> Path:
     """Write docs/pictures/levels.png: size and distance of each level, beside another seed's."""
     plots = plotting()
+    points = level_points()
+    _, seed_mcd_db, _ = points[SEED]
     figure, axis = plots.subplots(figsize=(8, 4.2))
-    for name, size_mb, mcd_db, verdict in level_rows():
+    for name, (size_mb, mcd_db, verdict) in points.items():
+        if name == SEED:
+            continue
         ships = verdict == "SHIP"
         color = "#1a7f4b" if ships else "#b3261e"
         axis.scatter(size_mb, mcd_db, color=color, marker="o" if ships else "x", s=50, zorder=3)
         # beside the dashed line, or beside another level of the same size
         below = 15 if name == "mixed18" else 8 if name in ("p8", "w8a8") else -4
         axis.annotate(name, (size_mb, mcd_db), xytext=(8, -below), textcoords="offset points")
-    axis.axhline(seed_mcd_db(), color=LINE, linestyle="--", linewidth=1)
+    axis.axhline(seed_mcd_db, color=LINE, linestyle="--", linewidth=1)
     scale = "the 32-bit model, another noise seed"
-    axis.text(112, seed_mcd_db() + 0.04, scale, ha="right", color=LINE)
+    axis.text(112, seed_mcd_db + 0.04, scale, ha="right", color=LINE)
     axis.set_xlabel("vocoder package, MB")
     axis.set_ylabel("distance to the original, MCD in dB")
     axis.set(xlim=(20, 114), ylim=(-0.1, 2.6))
     axis.set_title("green dot: ships; red cross: rejected", fontsize=10)
     axis.grid(alpha=0.3)
-    return saved(figure, "levels.png")
+    return saved(figure, "levels", points)
 
 
-def chip_shares() -> tuple[list[str], dict[str, list[int]]]:
-    """Read the chips, and by layout the percentage of the arithmetic that stays on the engine of
-    each, from the table in docs/devices.md.
-    """
-    page = (DOCS / "devices.md").read_text(encoding="utf-8")
-    _, begun, table = page.partition("| 13.5 s |")
-    if not begun:
-        raise InputError("docs/devices.md: no table of shares at 13.5 s")
-    rows = [
-        [cell.strip(" `%") for cell in row.strip("|").split("|")]
-        for row in (begun + table.split("\n\n")[0]).splitlines()
-    ]
-    return rows[0][1:], {layout: [int(cell) for cell in cells] for layout, *cells in rows[2:]}
+def chip_shares() -> dict[str, list[int]]:
+    """Read for each layout the percentage of the arithmetic that stays on the engine of CHIPS."""
+    from figures import measurements
+
+    return {
+        one.what.strip("`"): [int(cell.strip(" %")) for cell in one.figure]
+        for one in measurements()
+        if one.table == "chips"
+    }
 
 
 def draw_chips() -> Path:
     """Write docs/pictures/chips.png: shares on the engine, a group of bars for each chip."""
     plots = plotting()
-    chips, shares = chip_shares()
+    shares = chip_shares()
     figure, axis = plots.subplots(figsize=(8, 3.4))
     for place, (layout, percents) in enumerate(shares.items()):
         bars = axis.bar(
-            [chip + 0.27 * (place - 1) for chip in range(len(chips))], percents, 0.25, label=layout
+            [chip + 0.27 * (place - 1) for chip in range(len(CHIPS))], percents, 0.25, label=layout
         )
         axis.bar_label(bars, fontsize=8)
-    axis.set_xticks(range(len(chips)), chips)
+    axis.set_xticks(range(len(CHIPS)), CHIPS)
     axis.set(ylabel="% of the arithmetic", ylim=(0, 100))
     axis.set_title("forecast, pessimistic: stays on the Neural Engine at 13.5 s", fontsize=10)
     axis.legend(ncols=3, loc="upper center")
-    return saved(figure, "chips.png")
+    return saved(figure, "chips", shares)
 
 
 def plotting() -> Any:
@@ -184,16 +198,18 @@ def plotting() -> Any:
     return pyplot
 
 
-def saved(figure: Any, name: str) -> Path:
-    """Write the figure, without the version of matplotlib."""
-    from PIL import Image
+def saved(figure: Any, name: str, values: Any) -> Path:
+    """Write the figure with the values that it shows, without the version of matplotlib."""
+    from PIL import Image, PngImagePlugin
 
-    path = PICTURES / name
+    path = PICTURES / f"{name}.png"
+    shown = PngImagePlugin.PngInfo()
+    shown.add_text("figures", json.dumps(values))
     figure.tight_layout()
     figure.savefig(path, dpi=80, metadata={"Software": None})
     # 256 colors: half the size
     colors = Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
-    colors.save(path, optimize=True)
+    colors.save(path, optimize=True, pnginfo=shown)
     return path
 
 
@@ -227,11 +243,12 @@ def render_recordings(build: Path) -> list[Path]:
     return paths
 
 
-DRAWINGS: MappingProxyType[str, Callable[[], Path]] = MappingProxyType(
+# what it shows, and how it is drawn
+DRAWINGS: MappingProxyType[str, tuple[Callable[[], Any], Callable[[], Path]]] = MappingProxyType(
     {
-        "spectrograms": draw_spectrograms,
-        "levels": draw_levels,
-        "chips": draw_chips,
+        "spectrograms": (distances_db, draw_spectrograms),
+        "levels": (level_points, draw_levels),
+        "chips": (chip_shares, draw_chips),
     }
 )
 
@@ -251,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.what == "recordings":
         paths = render_recordings(options.build)
     else:
-        paths = [DRAWINGS[options.what]()]
+        paths = [DRAWINGS[options.what][1]()]
     for path in paths:
         print(path.relative_to(DOCS.parent))
     report = {"files": [str(path.relative_to(DOCS.parent)) for path in paths]}

@@ -6,11 +6,8 @@ import gzip
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kokoro_g2p import G2P
-from kokoro_g2p.alphabet import KNOWN
 from kokoro_g2p.languages import hindi
 from kokoro_g2p.languages.hindi import LETTERS, NUMBERS, cardinal, price, sounds, year
 from kokoro_g2p.training import hindi_words as builder
@@ -24,34 +21,37 @@ def test_sentences_and_numbers_are_read_as_well_as_before():
     assert compare_numbers(G2P_HI)["right"] == 50
 
 
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("भारतीय", "bʰˌaːɾtˈiːj"),  # the last heaviest before the final
-        ("अधिक", "ˈʌdʰɪk"),  # all light: the first
-        ("चमकती", "cˈʌməkti"),  # a short a is left out once
-        ("पहली", "pˈʌhəlˌi"),  # but not behind h
-        ("राज्य", "ɾˈaːɟjə"),  # nor at the end behind some clusters
-        ("विद्यालय", "ʋɪdjˈaːlˌɛj"),
-        ("संसार", "sənsˈaːɾ"),
-        ("संबंध", "səmbˈʌndʰ"),
-        ("सिंह", "sˈĩh"),
-        ("चाँद", "cˈãnd"),
-        ("शाखाओं", "ʃaːkʰˈaːw"),
-        ("ज्ञान", "ɡjˈaːn"),
-        ("क्षमा", "kʃˈʌmaː"),
-        ("ज़रूरत", "zəɾˈuːɾət"),
-        ("पढ़ना", "pˈʌr.hənˌaː"),
-        ("पढ़ना".replace("ढ़", "\u095d"), "pˈʌr.hənˌaː"),  # one code for letter and dot
-        ("उत्तर", "ˈʊtːəɾ"),
-        ("धर्म", "dʰˈʌrm"),
-        ("ऋषि", "ɾˈɪʂɪ"),
-        ("दुःख", "dˈʊhkʰ"),
-        ("्", ""),
-    ],
-)
-def test_words_by_rule(word, said):
+# a word, its symbols, and what they show
+WORDS = """भारतीय bʰˌaːɾtˈiːj the last heaviest before the final
+अधिक ˈʌdʰɪk all light: the first
+चमकती cˈʌməkti a short a is left out once
+पहली pˈʌhəlˌi but not behind h
+राज्य ɾˈaːɟjə nor at the end behind some clusters
+विद्यालय ʋɪdjˈaːlˌɛj
+संसार sənsˈaːɾ
+संबंध səmbˈʌndʰ
+सिंह sˈĩh
+चाँद cˈãnd
+शाखाओं ʃaːkʰˈaːw
+ज्ञान ɡjˈaːn
+क्षमा kʃˈʌmaː
+ज़रूरत zəɾˈuːɾət
+पढ़ना pˈʌr.hənˌaː
+प\u095dना pˈʌr.hənˌaː one code for letter and dot
+उत्तर ˈʊtːəɾ
+धर्म dʰˈʌrm
+ऋषि ɾˈɪʂɪ
+दुःख dˈʊhkʰ"""
+
+
+@pytest.mark.parametrize("row", WORDS.splitlines())
+def test_words_by_rule(row):
+    word, said = row.split()[:2]
     assert sounds(word) == unicodedata.normalize("NFD", said)
+
+
+def test_a_sign_without_a_letter_is_silent():
+    assert not sounds("्")
 
 
 def test_the_hundred_numbers_and_indian_groups():
@@ -77,15 +77,6 @@ def test_overrides_and_lexicons():
     result = g2p.phonemize("[नाम](/nˈam/) कोकोरो [20](digits) [FBI](characters)")
     assert [word.source for word in result.words[:3]] == ["override", "user", "spelled"]
     assert result.words[2].phonemes == f"{g2p._reader.read('दो')} {g2p._reader.read('शून्य')}"
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.text(st.sampled_from("कखषजञरमहयआएउािीुेो्ंँः़0२5%₹$.,:/- aZ।\n<>😀ऑॐ")))
-def test_no_text_raises_and_every_word_has_its_place(text):
-    result = G2P_HI.phonemize(text)
-    assert set(result.phonemes) <= KNOWN
-    for word in result.words:
-        assert text[word.start : word.end] == word.text
 
 
 def test_the_list_holds_what_the_rules_read_otherwise(monkeypatch, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Pages agree with the code: blocks of Python and Swift, tables of pictures, the reference, sizes.
+"""Pages agree with the code: blocks of Python and Swift, the reference, the page that plays.
 
 python -m pytest tests/house/test_docs_blocks.py -q
 
@@ -21,7 +21,6 @@ from kokoro_ane.core.kokoro_int8.cache import bundled_voices
 from kokoro_ane.core.voice_list import LANGUAGE_TAGS, voice_names
 from kokoro_ane.quantize import STAGE_METHODS
 from kokoro_ane.vocoder import BUCKETS, MEASURED
-from kokoro_g2p.port.text_tables import TEXT_BYTES
 from mlprogram.examine.rules import load_rules
 from tests.commands import ROOT
 from tests.house.test_docs_links import PAGES
@@ -62,35 +61,9 @@ def test_a_swift_block_is_compiled(block):
     )
 
 
-def test_tables_of_pictures_and_reference_are_current():
-    pictures, reference = (
-        runpy.run_path(str(ROOT / "docs" / name)) for name in ("pictures.py", "reference.py")
-    )
-    assert len(pictures["level_rows"]()) == 9
+def test_the_reference_is_current():
+    reference = runpy.run_path(str(ROOT / "docs" / "reference.py"))
     assert reference["page"]() == TEXTS["docs/reference.md"]
-
-
-def test_pages_show_the_figures_that_are_kept():
-    figures = runpy.run_path(str(ROOT / "docs" / "figures.py"))
-    pages = {path: path.read_text(encoding="utf-8") for path in figures["PAGES"]}
-    marked = {path: text for path, text in pages.items() if figures["MARK"].search(text)}
-    assert marked
-    for path, text in marked.items():
-        assert figures["with_tables"](text) == text, f"{path}: run `python docs/figures.py`"
-        # control: a figure that somebody changed by hand
-        forged = figures["MARK"].sub(lambda found: found[0].replace("SHIP", "REJECT"), text)
-        assert forged != text == figures["with_tables"](forged)
-    kept = {one.method: one for one in figures["chosen"]("kokoro-int8", "streaming")}
-    rows = re.findall(
-        r"^\| `(\w+)` \|[^|]*\| ([\d.]+) \|[^|]*\| (\S+) / (\S+) \| (\w+) \|$",
-        TEXTS["README.md"],
-        re.M,
-    )
-    assert len(rows) == 4
-    for method, *shown in rows:
-        one = kept[method]
-        figure = f"{one.megabytes:.1f}", *(f"{pesq:.2f}" for pesq in one.pesq)
-        assert (*shown[:3], shown[3]) == (*figure, {"SHIP": "ships"}[one.verdict])
 
 
 def test_the_page_that_plays_shows_the_kept_figures_and_stands_alone(monkeypatch):
@@ -110,15 +83,6 @@ def test_the_page_that_plays_shows_the_kept_figures_and_stands_alone(monkeypatch
     assert [bool(words.strip()) for kind, words in controls if kind == "button"] == [True] * 3
     assert len(re.findall(r"<label>[^<]+<select", without)) == 2
     assert '<canvas id="picture" role="img" aria-label=' in without
-
-
-def test_a_whole_product_is_the_sum_of_its_parts():
-    encoder = re.search(r"\| \*\*`mixed`\*\* \| ([\d.]+) ", TEXTS["docs/evidence.md"])
-    rows = re.findall(r"^\| `\w+` \|[^|]*\| ([\d.]+) \| ([\d.]+) ", TEXTS["README.md"], re.M)
-    assert len(rows) == 4
-    for vocoder, whole in rows:
-        parts = float(vocoder) + float(encoder[1]) + TEXT_BYTES["us"] / 1e6 + 0.03
-        assert float(whole) == pytest.approx(parts, abs=0.11)
 
 
 def test_pages_name_the_longest_sentence_of_each_layout():
