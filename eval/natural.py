@@ -138,7 +138,7 @@ class Variations:
 
     def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
         """An item and its origin; None where there is none of this reference."""
-        if (item := self._stored.get((kind, clip))) and agree(item["probe"], probe):
+        if (item := self.stored_items.get((kind, clip))) and agree(item["probe"], probe):
             return item, STORED
         path = self.path(kind, clip)
         if path is None or not path.is_file():
@@ -168,7 +168,8 @@ class Variations:
         return {(path.parent.name, path.stem): read_npz(path) for path in paths}
 
     @cached_property
-    def _stored(self) -> Mapping[tuple[str, str], Item]:
+    def stored_items(self) -> Mapping[tuple[str, str], Item]:
+        """Every item that the repository holds, by kind and clip."""
         return unpacked(read_npz(self.file)) if self.file else {}
 
 
@@ -202,7 +203,10 @@ def _entries(stored: Path) -> list[dict[str, Any]]:
 def write_stored(
     stored: Path, checkpoint: Checkpoint, seed: int, items: Mapping[tuple[str, str], Item]
 ) -> None:
-    """Write the items of a checkpoint, and its entry in the index in place of an older one."""
+    """Write the items of a checkpoint beside those that are stored of it by the same key, and its
+    entry in the index in place of an older one.
+    """
+    items = {**Variations.for_checkpoint(checkpoint, seed, stored).stored_items, **items}
     name = checkpoint.name.rpartition("/")[2]
     file = stored / f"{name}.npz"
     stored.mkdir(exist_ok=True)

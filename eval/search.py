@@ -12,11 +12,11 @@ interrupted search goes on where it stopped. docs/quantization.md says how well 
 """
 
 import hashlib
+import math
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -161,24 +161,21 @@ class Search:
             raise InputError(f"no choice of these levels holds: {self.trials[-1].line}")
         return best
 
-    def build(self, trial: Trial) -> Manifest:
-        """Make the choice the recipe of the build folder, and its package."""
+    def build(self, trial: Trial, most_bytes: float = math.inf) -> Trial:
+        """Make the choice the recipe of the build folder, and its package. Where that is larger
+        than `most_bytes`, because what stands beside the weights takes more than was forecast, a
+        smaller choice is built. Returns what was built; raises as `within` does.
+        """
         source, build = self.context.options.checkpoint, self.context.options.build
         self.candidates.save(trial.point, trial.size_bytes, build, with_level=True)
         # the level's file is there: it is only converted
         name, layout = self.method.name, self.layout
         build_package(QuantizeOptions(name, layout=layout, checkpoint=source, build=build))
-        return self.context.request(name, layout).verified()
-
-    def build_within(self, most_bytes: float) -> Trial:
-        """The best choice whose package has at most that size: where what stands beside the weights
-        takes more than was forecast, a smaller one is built. Raises as `within` does.
-        """
-        trial = self.within(most_bytes)
-        while (over := self.build(trial).package_bytes - most_bytes) > 0:
-            print(f"{over / 1e6:.2f} MB above the forecast: a smaller one", file=sys.stderr)
-            trial = self.within(trial.size_bytes - over)
-        return trial
+        over = self.context.request(name, layout).verified().package_bytes - most_bytes
+        if over <= 0:
+            return trial
+        print(f"{over / 1e6:.2f} MB above the forecast: a smaller one", file=sys.stderr)
+        return self.build(self.within(trial.size_bytes - over), most_bytes)
 
     def _judged(self, most_bytes: float, weights: Mapping[str, float]) -> Trial:
         point, size_bytes = self.candidates.within(most_bytes, weights)
@@ -224,18 +221,15 @@ def found_level(
     """
     parent = built(context.request(HALF, layout), build_package)
     search, asked = Search.begun(context, method, parent), 0
-    if most_mb is None:
-        trial = search.smallest()
-        search.build(trial)
-    else:
-        trial = search.build_within(1e6 * most_mb)
+    most_bytes = math.inf if most_mb is None else 1e6 * most_mb
+    trial = search.smallest() if most_mb is None else search.within(most_bytes)
     while True:
+        trial = search.build(trial, most_bytes)
         level, asked = judged_level(method, layout, context), asked + 1
         if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
             break
         print(f"the judged sets: {level['verdict']}; a larger one is tried", file=sys.stderr)
         trial = search.within(trial.size_bytes * (1 + LARGER))
-        search.build(trial)
     trials = [one.record() for one in search.trials]
     record["search"] = {"asked": asked, "room": ROOM, "trials": trials, "taken": trial.record()}
     return level

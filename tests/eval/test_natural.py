@@ -74,6 +74,13 @@ def test_an_item_comes_back_to_the_last_bit(demo, stored):
     assert variations.find(ENCODER, "judged-00", PROBE) is None
 
 
+@pytest.mark.parametrize(("seed", "clips"), [(0, {"judged-00", "voices-00"}), (1, {"voices-00"})])
+def test_what_is_stored_by_the_same_key_stays(demo, stored, seed, clips):
+    write_stored(stored, demo, seed, {(VOCODER, "voices-00"): ITEM})
+    items = Variations.for_checkpoint(demo, seed, stored).stored_items
+    assert {clip for _, clip in items} == clips
+
+
 def test_fields_of_all_clips_stand_together():
     items = {
         (kind, f"judged-{number:02d}"): {

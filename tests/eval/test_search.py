@@ -110,15 +110,13 @@ def test_what_mending_cannot_mend_is_named(searching):
 
 def test_a_package_above_its_forecast_is_built_smaller(searching, monkeypatch):
     """What stands beside the weights takes 0.4 MB more than was forecast."""
-    made, sizes = searching(lambda *_: (0.1, 1.0)), []
-
-    def build(_, trial):
-        sizes.append(trial.size_bytes / 1e6)
-        return SimpleNamespace(package_bytes=trial.size_bytes + 0.4e6)
-
-    monkeypatch.setattr(Search, "build", build)
-    assert made.build_within(30e6).size_bytes == pytest.approx(29.6e6)
-    assert sizes == pytest.approx([30, 29.6])
+    made = searching(lambda *_: (0.1, 1.0))
+    saved = made.candidates.saved
+    package = SimpleNamespace(verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
+    made.context.request = lambda *_: package
+    made.context.options = SimpleNamespace(checkpoint=None, build=made.candidates.folder / "new")
+    monkeypatch.setattr(search, "build_package", lambda _: made.context.options.build.rmdir())
+    assert made.build(made.within(30e6), 30e6).size_bytes == pytest.approx(29.6e6)
 
 
 def test_what_the_layout_takes_is_added_to_means(searching):
