@@ -25,7 +25,6 @@ from .checks import LIMIT_SNR_DB as LIMIT_SNR_DB
 from .checks import Check as Check
 from .checks import ProgramFacts as ProgramFacts
 from .checks import computing as computing
-from .checks import levels_db as levels_db
 from .checks import open_functions as open_functions
 from .checks import require as require
 from .checks import rmse as rmse

@@ -25,7 +25,7 @@ from tests.demo_voice import DEMO_VOICE
 WORK = """
     thesis/chapter.tex thesis-tiny/notes.txt build/mine/notes.txt
     build/KokoroVocoder-tiny-padded-fp16.mlpackage/notes.txt hello.wav.parts/take1.wav file
-    dir.wav/x s.srt log.png mine/decision.json mine/upstream.npz seams/torch.npz empty/readme
+    dir.wav/x s.srt log.png mine/decision.json empty/readme
 """.split()
 MINE = {
     "l.json": '{"a": "b"}',
@@ -36,7 +36,6 @@ MINE = {
     "bundle/vocabulary.json": "{}",
     "bundle/SHA256SUMS": "0  vocabulary.json",
     "away/x": "years",
-    "seams/intermediates.json": '{"intermediates": {"onnx": []}}',
     "deep.json": "[" * 200_000,
 }
 LINKS = {

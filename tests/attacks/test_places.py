@@ -68,7 +68,6 @@ ROWS = """
     pipeline/bundle_files.py | writing | into the folder aside
     g2p/src/kokoro_g2p/port/text_tables.py | tensors writing | into the bundle's folder aside
     g2p/src/kokoro_g2p/port/rule_program.py | writing | into the bundle's folder aside
-    pipeline/validate.py | writing | into the path aside
     quantize/level.py | json tensors | a level's file: safetensors and its head, by hash
     bench/chain_speed.py | writing | a text, and a process's log, in a temporary folder; /proc
     pipeline/resume.py | writing | finished chunks of a book, which outlive a killed run on purpose
