@@ -207,8 +207,8 @@ from .manifest import tool_versions as tool_versions
 
 # The resources of one process
 from .process import LOCK as LOCK
+from .process import claim as claim
 from .process import scratch as scratch
-from .process import try_lock as try_lock
 from .revision import changed_files as changed_files
 from .revision import commit as commit
 
