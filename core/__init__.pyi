@@ -216,7 +216,6 @@ from .revision import commit as commit
 from .sources import source_sha256 as source_sha256
 
 # Write aside, then rename
-from .staging import KEPT_SUFFIX as KEPT_SUFFIX
 from .staging import OwnFile as OwnFile
 from .staging import bytes_of as bytes_of
 from .staging import check_implied as check_implied

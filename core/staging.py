@@ -15,7 +15,6 @@ says so. It only ever fills a place where nothing stands. No link is written thr
 follows one that the user named.
 """
 
-import json
 import os
 import shutil
 import stat
@@ -29,11 +28,11 @@ from typing import Any
 from kokoro_ane.core.data_files import MAX_TEXT_BYTES, read_json
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.process import NO_ROOM, claimed, interrupted_before, leftovers
+from kokoro_g2p import json_text
 
 # returns why a folder or file is not this project's, or None
 Reason = Callable[[Path], str | None]
 PROBE_BYTES = 1 << 16
-KEPT_SUFFIX = ".parts"  # of a folder beside an output that is not finished: pipeline/resume.py
 PREFIX = ".staged-kokoro-ane-"  # of folders that core.staging writes in
 PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
 
@@ -357,8 +356,3 @@ def write_json(path: Path, data: Any, ours: OwnFile | None = None) -> None:
     """Write sorted, indented JSON by rename."""
     with staged(path, ours) as aside:
         aside.write_text(json_text(data), encoding="utf-8")
-
-
-def json_text(data: Any) -> str:
-    """Return data as JSON the way every file holds it: sorted and indented."""
-    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from kokoro_ane.core import (
-    KEPT_SUFFIX,
     LOCK,
     InputError,
     check_implied,
@@ -35,6 +34,7 @@ from kokoro_ane.core import (
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_g2p import Chunk
 
+KEPT_SUFFIX = ".parts"  # of a folder beside an output that is not finished
 SETTINGS, CHUNK_FILE = "settings.json", re.compile(r"\d{6,}\.npz")
 FIELDS = ("phonemes", "durations", "edges", "samples", "pause", "gain", "peak")
 

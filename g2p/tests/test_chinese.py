@@ -6,8 +6,6 @@ import sys
 import types
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kokoro_g2p import G2P
 from kokoro_g2p.alphabet import KNOWN
@@ -90,39 +88,6 @@ def test_latin_words_are_read_in_english_at_their_places():
 def test_traditional_characters_are_read_as_simplified_words():
     assert read("銀行行長來了") == read("银行行长来了")
     assert read("音樂") == "in→ɥe↘".replace("in→", "i→n")
-
-
-def test_overrides_pauses_lexicons_and_what_is_left_out():
-    g2p = G2P.load("zh", {"行行": "xa↗ŋxa↗ŋ"})
-    result = g2p.phonemize("[好](/kˈOkəɹO/)[pause 300ms]行行😀[FBI](characters)[20](digits)é鿆")
-    by_source = {word.source: word.phonemes for word in result.words}
-    assert by_source["override"] == "kˈOkəɹO"
-    assert by_source["user"] == "xa↗ŋxa↗ŋ"
-    assert [word.pause_s for word in result.words if word.pause_s] == [0.3]
-    assert "ˈɛf bˈi ˈI ɚ↘ li↗ŋ" in result.phonemes
-    assert result.dropped == {"emoji": 1, "unpronounceable": 1}
-
-
-def test_a_sentence_ends_without_white_space_and_long_ones_are_cut_between_words():
-    assert [one.text for one in G2P_ZH.sentences("走！”他说。真的？！好")] == [
-        "走！”",
-        "他说。",
-        "真的？！",
-        "好",
-    ]
-    long = [one.phonemes for one in G2P_ZH.sentences("我们一起去北京看看" * 60)]
-    assert len(long) > 3
-    assert max(map(len, long)) <= 510
-    assert all(one[-1] != " " and "  " not in one for one in long)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.text(st.sampled_from("我2只猫.,%-:/年月日¥$的得了 aZ“”。，！\n<>[]()行長鿆😀+=~万亿点")))
-def test_no_text_raises_and_every_word_has_its_place(text):
-    result = G2P_ZH.phonemize(text)
-    assert set(result.phonemes) <= KNOWN
-    for word in result.words:
-        assert text[word.start : word.end] == word.text
 
 
 def test_rows_have_slots_contexts_and_verbalizers():

@@ -10,8 +10,6 @@ import types
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kokoro_g2p import G2P
 from kokoro_g2p.alphabet import KNOWN
@@ -127,41 +125,6 @@ def test_latin_words_are_read_in_english_at_their_places():
     assert words["New"].phonemes == english[0].phonemes
     assert [words["York"].start, words["York"].end] == [13, 17]
     assert " o manabɯ" in result.phonemes
-
-
-def test_overrides_pauses_lexicons_and_what_is_left_out():
-    g2p = G2P.load("ja", {"心": "kˈOkəɹO"})
-    result = g2p.phonemize("[猫](/nˈeko/)[pause 300ms]心は😀[FBI](characters)[20](digits)鿃")
-    by_source = {word.source: word.phonemes for word in result.words}
-    assert by_source["override"] == "nˈeko"
-    assert by_source["user"] == "kˈOkəɹO"
-    assert [word.pause_s for word in result.words if word.pause_s] == [0.3]
-    assert "ˈɛf bˈi ˈI ɲi ʣeɾo" in result.phonemes
-    assert result.dropped == {"emoji": 1, "unpronounceable": 1}
-
-
-def test_a_sentence_ends_without_white_space_and_long_ones_are_cut_between_words():
-    texts = [one.text for one in G2P_JA.sentences("行け！」彼は言った。本当？！はい")]
-    assert texts == ["行け！」", "彼は言った。", "本当？！", "はい"]
-    long = [one.phonemes for one in G2P_JA.sentences("私たちは一緒に京都へ行って" * 60)]
-    assert len(long) > 3
-    assert max(map(len, long)) <= 510
-    assert all(one[-1] != " " and "  " not in one for one in long)
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.text(
-        st.sampled_from(
-            "私2人は三十分ッーンゞ々゛ﾞ\u3099.,%-:/年月日¥$（）《》を aZ“」。！\n<>[]~〒鿃😀+=万"
-        )
-    )
-)
-def test_no_text_raises_and_every_word_has_its_place(text):
-    result = G2P_JA.phonemize(text)
-    assert set(result.phonemes) <= KNOWN
-    for word in result.words:
-        assert text[word.start : word.end] == word.text
 
 
 def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(

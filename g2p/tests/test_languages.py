@@ -7,12 +7,12 @@ import re
 from argparse import Namespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from num2words import num2words
 
 from kokoro_g2p import G2P
-from kokoro_g2p.alphabet import dialect_of, voice_language
+from kokoro_g2p.alphabet import KNOWN, dialect_of, voice_language
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.languages import french, italian, portuguese, spanish
 from kokoro_g2p.languages.language import LANGUAGES
@@ -156,3 +156,67 @@ def test_a_voice_or_a_tag_decides_the_language():
         "us",
         "us",
     ]
+
+
+SYMBOLS = {
+    "zh": "我2只猫.,%-:/年月日¥$的得了 aZ“”。，！\n<>[]()行長鿆😀+=~万亿点",
+    "ja": "私2人は三十分ッーンゞ々゛ﾞ\u3099.,%-:/年月日¥$（）《》を aZ“」。！\n<>[]~〒鿃😀+=万",
+    "hi": "कखषजञरमहयआएउािीुेो्ंँः़0२5%₹$.,:/- aZ।\n<>😀ऑॐ",
+}
+
+
+@pytest.mark.parametrize("language", SYMBOLS)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_no_text_raises_and_every_word_has_its_place(language, data):
+    text = data.draw(st.text(st.sampled_from(SYMBOLS[language])))
+    result = G2P.load(language).phonemize(text)
+    assert set(result.phonemes) <= KNOWN
+    for word in result.words:
+        assert text[word.start : word.end] == word.text
+
+
+@pytest.mark.parametrize(
+    ("language", "user", "text", "spelled"),
+    [
+        (
+            "zh",
+            ("行行", "xa↗ŋxa↗ŋ"),
+            "[好](/kˈO/)[pause 300ms]行行😀[FBI](characters)[20](digits)é鿆",
+            "ɚ↘ li↗ŋ",
+        ),
+        (
+            "ja",
+            ("心", "kˈOkəɹO"),
+            "[猫](/kˈO/)[pause 300ms]心は😀[FBI](characters)[20](digits)鿃",
+            "ɲi ʣeɾo",
+        ),
+    ],
+)
+def test_overrides_pauses_lexicons_and_what_is_left_out(language, user, text, spelled):
+    result = G2P.load(language, dict([user])).phonemize(text)
+    by_source = {word.source: word.phonemes for word in result.words}
+    assert by_source["override"] == "kˈO"
+    assert by_source["user"] == user[1]
+    assert [word.pause_s for word in result.words if word.pause_s] == [0.3]
+    assert f"ˈɛf bˈi ˈI {spelled}" in result.phonemes
+    assert result.dropped == {"emoji": 1, "unpronounceable": 1}
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences", "words"),
+    [
+        ("zh", "走！” 他说。 真的？！ 好", "我们一起去北京看看"),
+        ("ja", "行け！」 彼は言った。 本当？！ はい", "私たちは一緒に京都へ行って"),
+    ],
+)
+def test_a_sentence_ends_without_white_space_and_long_ones_are_cut_between_words(
+    language, sentences, words
+):
+    g2p = G2P.load(language)
+    texts = [one.text for one in g2p.sentences(sentences.replace(" ", ""))]
+    assert texts == sentences.split()
+    long = [one.phonemes for one in g2p.sentences(words * 60)]
+    assert len(long) > 3
+    assert max(map(len, long)) <= 510
+    assert all(one[-1] != " " and "  " not in one for one in long)
