@@ -56,9 +56,8 @@ ROWS = """
     runtimes/onnx/onnx_file.py | writing | into the folder aside that its builder gives
     runtimes/executorch/delegate_file.py | json writing | reads back the file that it wrote aside
     core/kokoro_int8/cache.py | writing | members of an archive into its scratch folder
-    core/data_files.py | json | the place for JSON
     core/package_notes.py | writing | into the package aside that its builder gives
-    g2p/src/kokoro_g2p/files.py | json tensors | the reader's place for JSON and arrays
+    g2p/src/kokoro_g2p/files.py | json tensors | the place for JSON, and the reader's for arrays
     g2p/src/kokoro_g2p/bundled.py | json | bundled, by hash
     eval/natural.py | json | bundled, by hash, or the user's cache
     g2p/src/kokoro_g2p/word_lists.py | json | bundled, by hash
