@@ -35,17 +35,15 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     """Return the number of durations that differ, and the SNR in dB of the vocoder and of the
     chain.
     """
-    import torch
-
     from kokoro_ane.core import snr_db
-    from kokoro_ane.pipeline import UtteranceInputs, torch_run, upstream_run
+    from kokoro_ane.pipeline import begin, run_torch, run_upstream
     from kokoro_g2p import text_reader, voice_language
 
     phonemes = next(text_reader(voice_language(voice))(text)).phonemes
-    spoken = UtteranceInputs.from_phonemes(checkpoint, phonemes, checkpoint.voice(voice))
+    spoken = (checkpoint, begin(phonemes, speed=1.0, seed=0), checkpoint.voice(voice).numpy())
     # upstream's features go into our vocoder too, so that its figure is its alone
-    reference = upstream_run(checkpoint, spoken, torch.float64)
-    tensors = torch_run(checkpoint, spoken, torch.float64, reference)
+    reference = run_upstream(*spoken)
+    tensors = run_torch(*spoken, reference)
     row = {
         "voice": voice,
         "text": text,
@@ -54,7 +52,7 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
         "durations_changed": int((reference["durations"] != tensors["durations"]).sum()),
     }
     return row | {
-        name: snr_db(reference[tensor], tensors[tensor]) for name, tensor in FIGURES.items()
+        name: snr_db(reference["waveform"], tensors[tensor]) for name, tensor in FIGURES.items()
     }
 
 

@@ -60,7 +60,7 @@ from kokoro_ane.pipeline import (
     SpeechOptions,
     SynthesisStats,
     has_upstreams_widths,
-    upstream_of,
+    load_upstream,
 )
 from kokoro_ane.quantize import Request
 from kokoro_ane.runtimes import RUNTIMES, files_of, module_of, open_runtime
@@ -219,7 +219,7 @@ def upstream_speaker(
             f"{checkpoint.name}: upstream's decoder has one size, this checkpoint another; give"
             " --checkpoint kokoro-int8"
         )
-    model, reader = upstream_of(checkpoint), text_reader("us")
+    model, reader = load_upstream(checkpoint), text_reader("us")
 
     @torch.no_grad()
     def speak(text: str) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from .checks import LIMIT_SNR_DB as LIMIT_SNR_DB
 from .checks import Check as Check
 from .checks import ProgramFacts as ProgramFacts
 from .checks import computing as computing
-from .checks import levels_db as levels_db
 from .checks import open_functions as open_functions
 from .checks import require as require
 from .checks import rmse as rmse
@@ -208,8 +207,8 @@ from .manifest import tool_versions as tool_versions
 
 # The resources of one process
 from .process import LOCK as LOCK
+from .process import claim as claim
 from .process import scratch as scratch
-from .process import try_lock as try_lock
 from .revision import changed_files as changed_files
 from .revision import commit as commit
 
@@ -217,7 +216,6 @@ from .revision import commit as commit
 from .sources import source_sha256 as source_sha256
 
 # Write aside, then rename
-from .staging import KEPT_SUFFIX as KEPT_SUFFIX
 from .staging import OwnFile as OwnFile
 from .staging import bytes_of as bytes_of
 from .staging import check_implied as check_implied

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 # error below that is in no file; float32's own rounding leaves 90 dB of a sentence, more or less
 # by processor. fp16: noise at 40 dB costs less PESQ than another noise seed does.
 LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 75.0}
-
-LEVEL_FLOOR = 1e-6  # of the mean power, which is silence
 
 
 def snr_db(reference: np.ndarray, other: np.ndarray) -> float:
@@ -39,15 +36,6 @@ def rmse(reference: np.ndarray, other: np.ndarray) -> float:
     return float(
         np.sqrt(np.square(np.asarray(reference, np.float64) - np.asarray(other, np.float64)).mean())
     )
-
-
-def levels_db(waveform: np.ndarray) -> np.ndarray:
-    """Samples [600F] -> the level of each 25 ms in 25 bands of 480 Hz, above a floor of -60 dB of
-    the mean: [25, F].
-    """
-    spectrum = np.fft.rfft(waveform.reshape(-1, FRAME_SAMPLES) * np.hanning(FRAME_SAMPLES))
-    power = np.square(np.abs(spectrum[:, 1:])).reshape(-1, 25, 12).mean(axis=2)  # [F, 25]
-    return 10 * np.log10(1 + power / (LEVEL_FLOOR * power.mean())).T
 
 
 @dataclass(frozen=True)

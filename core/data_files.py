@@ -22,12 +22,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import kokoro_g2p
 from kokoro_ane.core.errors import CheckFailed, InputError
 
 # of any file that a checkpoint, a package or a bundle holds: more is not read to be hashed
 LARGEST_BYTES = 1 << 32
 MAX_TEXT_BYTES = 100_000_000
-MAX_INTEGER_DIGITS = 30  # of a number in JSON: a longer one takes quadratic time
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}")
 Record = typing.TypeVar("Record")
 KINDS = {
@@ -72,22 +72,12 @@ def parse_json(
     pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
     """JSON from text that nobody vouches for; `where` names it in the InputError. `pairs`: instead
-    of a dict, from its pairs. Limits: MAX_INTEGER_DIGITS, and the depth that Python parses.
+    of a dict, from its pairs.
     """
     try:
-        return json.loads(text, parse_int=_integer, object_pairs_hook=pairs)
-    except RecursionError:
-        raise InputError(
-            f"{where} is not JSON that can be read: brackets nested too deep{again}"
-        ) from None
-    except ValueError as problem:
-        raise InputError(f"{where} is not JSON: {str(problem)[:200]}{again}") from None
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > MAX_INTEGER_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
+        return kokoro_g2p.parse_json(text, where, pairs)
+    except InputError as problem:
+        raise InputError(f"{problem}{again}") from None
 
 
 def sha256_of(path: Path) -> str:

@@ -25,15 +25,20 @@ EXTRAS = MappingProxyType(
             *("resemblyzer", "distillmos", "xls_r_sqa"),
         ),
         "loudness": ("pyloudnorm",),
-        "plot": ("matplotlib",),
+        "upstream": ("kokoro", "transformers"),
         "cluster": ("distributed",),
     }
 )
 # these bring the extra `build`, too
 BUILDING = ("onnx", "executorch", "tvm", "judge")
-# distributions of modules that ask for packages without a CPU build, which nobody here needs
+# distributions of modules that ask for packages that nobody here needs, many without a CPU build
 WITHOUT_DEPENDENCIES = MappingProxyType(
-    {"resemblyzer": "resemblyzer", "distillmos": "distillmos", "xls_r_sqa": "xls-r-sqa"}
+    {
+        "resemblyzer": "resemblyzer",
+        "distillmos": "distillmos",
+        "xls_r_sqa": "xls-r-sqa",
+        "kokoro": "kokoro==0.9.4",
+    }
 )
 NOT_IN_VENV = ("executorch", "tvm", "cluster")
 MAKEFILE = Path(__file__).resolve().parents[1] / "Makefile"  # absent where it is installed

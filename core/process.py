@@ -1,6 +1,8 @@
-"""The resources of one process: temporary files, which go when it ends or is interrupted, and with
-the next command where it was killed; locks; and signals.
+"""The resources of one process: folders that it works in, temporary ones among them, which go when
+it ends or is interrupted, and with the next command where it was killed; and signals.
 
+    with claimed(Path("out/.staged-x.wav")) as folder:  # of several processes one after the other
+        (folder / "x").touch()
     with scratch() as folder:  # TMPDIR/kokoro-ane-UID-x
         (folder / "x").touch()
     with temporary_files_apart():  # of a whole command, those of its libraries too
@@ -8,12 +10,14 @@ the next command where it was killed; locks; and signals.
 """
 
 import errno
+import itertools
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -25,41 +29,34 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 LOCK, SCRATCH = "owner.lock", f"kokoro-ane-{os.getuid()}-"
 INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
 GRACE_S = 1.0  # for a command to clean up
+AGAIN_S = 0.1  # how often a waiting process tries a lock
 
 
-def claim_folder(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
-    """Return a new folder in `parent`, and a function that releases its lock. A lock that is held
-    means that the owner lives.
+def claim(folder: Path) -> int:
+    """Return the open lock of a folder, which is made where it is missing. Waits for a process that
+    has the lock; a lock that is held means that the owner lives.
     """
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        with suppress(FileNotFoundError):  # another process took the empty folder for a leftover
-            held = try_lock(folder / LOCK, os.O_RDWR | os.O_CREAT)
-            if held is not None:
-                return folder, partial(os.close, held)
+    for attempt in itertools.count():
+        # the owner removes the folder when it has ended, perhaps between two lines here
+        with suppress(FileNotFoundError, FileExistsError):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = try_lock(folder)
+            if lock is not None:
+                return lock
+        if attempt == 1:
+            line = f"{folder}: another process writes this output: waiting until it has ended"
+            print(line, file=sys.stderr, flush=True)
+        time.sleep(AGAIN_S)
+    raise AssertionError("there is no last attempt")
 
 
-def remove_claimed(folder: Path) -> None:
-    """Remove a claimed folder, its lock last: a folder without a lock is empty, at whatever point
-    its owner was killed.
-    """
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name != LOCK:
-                path.unlink()
-        (folder / LOCK).unlink()
-        folder.rmdir()
-
-
-def try_lock(path: Path, flags: int = os.O_RDWR) -> int | None:
-    """Return the open lock file, or None where another process holds it, or has removed it since it
-    was opened.
+def try_lock(folder: Path) -> int | None:
+    """Return the open lock file of a folder, or None where another process holds it, or has removed
+    it since it was opened.
     """
     import fcntl  # late: only what writes needs it
 
-    number = os.open(path, flags, 0o600)
+    number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with suppress(BlockingIOError):
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(number).st_nlink:
@@ -69,33 +66,30 @@ def try_lock(path: Path, flags: int = os.O_RDWR) -> int | None:
 
 
 @contextmanager
-def folder_lock(parent: Path) -> Iterator[None]:
-    """Hold the lock of a folder in which names are given, so that a package and its manifest come
-    from the same build. The folder itself is locked: a lock file would stand among the user's.
-    """
-    import fcntl  # late: only what writes needs it
+def claimed(folder: Path) -> Iterator[Path]:
+    """Hold the lock of a folder, and remove the folder in the end."""
+    lock, interrupt = claim(folder), _interrupt()
+    clean = partial(shutil.rmtree, folder, ignore_errors=True)
+    cleanups = interrupt.cleanups if interrupt else []
+    cleanups.append(clean)
+    try:
+        yield folder
+    finally:
+        cleanups.remove(clean)
+        clean()
+        os.close(lock)
 
-    with ExitStack() as held:
-        # a folder that may not be read, a file system without locks on folders
-        with suppress(OSError):
-            number = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
-            held.callback(os.close, number)
-            fcntl.flock(number, fcntl.LOCK_EX)
-        yield
 
-
-def lock_of_killed(folder: Path) -> int | None:
-    """Return the lock, now held, of a claimed folder whose owner was killed; None where it is no
-    such folder, where its owner lives, and where it was empty and has been removed.
-    """
-    if folder.is_symlink() or not folder.is_dir():
-        return None
-    if (folder / LOCK).is_file() and not (folder / LOCK).lstat().st_size:  # ours is empty
-        return try_lock(folder / LOCK)
-    with suppress(OSError):
-        # empty: killed before it had a lock, or about to get one, which then takes another folder
-        folder.rmdir()
-    return None
+def leftovers(parent: Path, prefix: str) -> Iterator[Path]:
+    """Give each claimed folder whose owner was killed, locked; then remove it and say so."""
+    for folder in sorted(parent.glob(f"{prefix}*")):
+        with suppress(OSError):  # gone meanwhile, or not ours to touch
+            lock = None if folder.is_symlink() else try_lock(folder)
+            if lock is not None:
+                yield folder
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
+                print(f"{folder} removed: an earlier run was killed", file=sys.stderr)
 
 
 @contextmanager
@@ -104,20 +98,10 @@ def scratch() -> Iterator[Path]:
     processes are removed. Raises OSError where none can be made.
     """
     parent = Path(tempfile.gettempdir())
-    for left in sorted(parent.glob(f"{SCRATCH}*")):
-        with suppress(OSError):
-            lock = lock_of_killed(left)
-            if lock is not None:
-                remove_claimed(left)
-                os.close(lock)
-                print(f"{left} removed: an earlier run was killed", file=sys.stderr)
-    folder, release = claim_folder(parent, SCRATCH)
-    clean_at_interrupt(partial(remove_claimed, folder))
-    try:
+    for _ in leftovers(parent, SCRATCH):
+        pass
+    with claimed(Path(tempfile.mkdtemp(prefix=SCRATCH, dir=parent))) as folder:
         yield folder
-    finally:
-        remove_claimed(folder)
-        release()
 
 
 @contextmanager
@@ -192,12 +176,6 @@ def show_unraisable(unraised: "sys.UnraisableHookArgs") -> None:
 def _interrupt() -> Interrupt | None:
     handler = signal.getsignal(signal.SIGTERM)
     return handler if isinstance(handler, Interrupt) else None
-
-
-def clean_at_interrupt(clean: Callable[[], None]) -> None:
-    """Have `clean` called where a signal ends the process from outside the main thread."""
-    if interrupt := _interrupt():
-        interrupt.cleanups.append(clean)
 
 
 def interrupted_before() -> None:

@@ -7,44 +7,33 @@ and nobody else's is ever replaced.
     with staged(Path("build/vectors"), vectors_of_ours) as aside:
         aside.mkdir()
 
-What is written stands in PARENT/.staged-*/new until then. To give several names at once, what stood
-there moves to old/, new/ becomes ready/ (from here on the new things count), and each of ready/
-moves to its place. A run that is killed leaves one of these folders: the next command that reads or
-writes in PARENT puts all of ready/, or else all of old/, in its place, removes the rest, and says
-so. It only ever fills a place where nothing stands. No link is written through: check_output
+What is written stands in PARENT/.staged-kokoro-ane-NAME/new until then, for one process at a time:
+a second one onto the same name waits. To give several names at once, what stood there moves to
+old/, and each of new/ to its place. A run that is killed leaves that folder: the next command that
+reads or writes in PARENT puts all of new/, or else all of old/, in its place, removes the rest, and
+says so. It only ever fills a place where nothing stands. No link is written through: check_output
 follows one that the user named.
 """
 
-import json
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.data_files import MAX_TEXT_BYTES, read_json
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.process import (
-    NO_ROOM,
-    claim_folder,
-    clean_at_interrupt,
-    folder_lock,
-    interrupted_before,
-    lock_of_killed,
-    remove_claimed,
-)
+from kokoro_ane.core.process import NO_ROOM, claimed, interrupted_before, leftovers
+from kokoro_g2p import json_text
 
 # returns why a folder or file is not this project's, or None
 Reason = Callable[[Path], str | None]
 PROBE_BYTES = 1 << 16
-KEPT_SUFFIX = ".parts"  # of a folder beside an output that is not finished: pipeline/resume.py
-PREFIX = ".staged-"  # of folders that core.staging writes in
+PREFIX = ".staged-kokoro-ane-"  # of folders that core.staging writes in
 PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
 
 
@@ -154,7 +143,7 @@ def check_implied(target: Path, ours: Ours | None = None) -> Path:
     """Return `target`, a name that the user did not type, where it can be written. Raises
     InputError for a link too.
     """
-    with cannot_write(target), folder_lock(target.parent):
+    with cannot_write(target):
         real = Path(os.path.realpath(target))  # raises for what can be no name
         _require_free(target, ours)
         folder = next(parent for parent in real.parents if os.path.lexists(parent))
@@ -228,7 +217,7 @@ def cannot_write(target: Path) -> Iterator[None]:
         ) from None
 
 
-NEW, OLD, READY = "new", "old", "ready"
+NEW, OLD = "new", "old"
 
 
 @contextmanager
@@ -252,65 +241,54 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     parent = places[0].parent
     # the folders that this call makes, the inmost first
     missing = [above for above in (parent, *parent.parents) if not above.exists()]
-    with cannot_write(places[0]):
-        parent.mkdir(parents=True, exist_ok=True)
-        recover(parent)
-        folder, release = claim_folder(parent, PREFIX)
-    clean_at_interrupt(partial(_remove_unless_begun, folder))
-    try:
-        (folder / NEW).mkdir()
-        yield tuple(folder / NEW / place.name for place in places)
-        interrupted_before()
-        _rights_by_umask(folder / NEW)
-        with folder_lock(parent):
-            _recover(parent)
+    with ExitStack() as stack:
+        with cannot_write(places[-1]):
+            recover(parent)
+            folder = stack.enter_context(claimed(_aside(places[-1])))
+            _settle(folder)  # of a process that was waited for, and killed
+            shutil.rmtree(folder / NEW, ignore_errors=True)
+            (folder / NEW).mkdir()
+        try:
+            yield tuple(folder / NEW / place.name for place in places)
+            interrupted_before()
+            _rights_by_umask(folder / NEW)
             for place, ours in targets:
                 _require_free(place, ours)  # another process may have put something there
             _give_names(folder, places)
-    except (OSError, RuntimeError) as problem:
-        if _has_no_room(problem, folder):
-            why = getattr(problem, "strerror", None) or "no room is left there"
-            raise InputError(
-                f"cannot write {places[-1]}: {why}; nothing was left half-written"
-            ) from problem
-        raise
-    finally:
-        _remove_unless_begun(folder)
-        release()
-        with suppress(OSError):  # the first that holds something stays, and those around it
-            for above in missing:
-                above.rmdir()
+        except (OSError, RuntimeError) as problem:
+            if _has_no_room(problem, folder):
+                why = getattr(problem, "strerror", None) or "no room is left there"
+                raise InputError(
+                    f"cannot write {places[-1]}: {why}; nothing was left half-written"
+                ) from problem
+            raise
+        finally:
+            stack.close()
+            with suppress(OSError):  # the first that holds something stays, and those around it
+                for above in missing:
+                    above.rmdir()
 
 
-def _remove_unless_begun(folder: Path) -> None:
-    """Remove what was written aside, but not while names are given: the next command does that."""
-    if not (folder / OLD).exists():
-        remove_claimed(folder)
+def _aside(place: Path) -> Path:
+    return place.with_name(f"{PREFIX}{place.name}")
 
 
 def discard(folder: Path) -> None:
     """Remove a folder of the project. It loses its name at once, so that a killed process never
     leaves half of it there.
     """
-    place, release = claim_folder(folder.parent, PREFIX)
-    try:
-        with folder_lock(folder.parent):
-            folder.rename(place / NEW)
-    finally:
-        remove_claimed(place)
-        release()
+    with claimed(_aside(folder)) as aside:
+        folder.rename(aside / NEW)
 
 
 def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
     """Return whether a full disk, or a quota, caused it; some libraries raise an OSError without a
     number, or a RuntimeError.
     """
-    number, file = getattr(problem, "errno", None), getattr(problem, "filename", None)
-    if isinstance(problem, shutil.Error):  # a tree that could not be copied: reasons as text
-        return any(os.strerror(number) in str(problem) for number in NO_ROOM)
-    if number is not None:
-        return number in NO_ROOM and (file is None or str(file).startswith(str(folder)))
-    return not isinstance(problem, CheckFailed) and shutil.disk_usage(folder).free < PROBE_BYTES
+    if any(os.strerror(number) in str(problem) for number in NO_ROOM):
+        return True
+    is_silent = getattr(problem, "errno", None) is None and not isinstance(problem, CheckFailed)
+    return is_silent and shutil.disk_usage(folder).free < PROBE_BYTES
 
 
 def _give_names(folder: Path, places: tuple[Path, ...]) -> None:
@@ -324,34 +302,28 @@ def _give_names(folder: Path, places: tuple[Path, ...]) -> None:
         raise RuntimeError(f"{sorted(written)} was written where {sorted(names)} was expected")
     (folder / OLD).mkdir()
     try:
-        for place in places:
+        # the last one, by which readers know the others, goes first
+        for place in reversed(places):
             if place.exists():
                 place.rename(folder / OLD / place.name)
-        new.rename(folder / READY)
-        _settle(folder)
-    except BaseException:
+    finally:
         _settle(folder)  # Ctrl-C between two of them: all, or none
-        raise
 
 
-def _settle(folder: Path) -> list[str]:
-    """Move all of ready/, or else of old/, to its place, and return the names. Raises InputError,
-    and moves nothing, where something stands there, and for links, which no run leaves.
+def _settle(folder: Path) -> None:
+    """Finish or undo the giving of names: move all of new/ to its place, or, where something stands
+    there, all of old/. Without old/ nobody knows that new/ is complete.
     """
-    source = next((folder / part for part in (READY, OLD) if os.path.lexists(folder / part)), None)
-    if source is None:
-        return []
-    # a package before its manifest, by which readers know it: "x.mlpackage" > "x.json"
-    paths = [] if source.is_symlink() else sorted(source.iterdir(), reverse=True)
-    if source.is_symlink() or any(path.is_symlink() for path in paths):
-        raise InputError(f"{source.name} or a file in it is a link")
-    for path in paths:
-        if os.path.lexists(folder.parent / path.name):
-            raise InputError(f"its {path.name} would replace {folder.parent / path.name}")
-    for path in paths:
-        path.rename(folder.parent / path.name)
-    shutil.rmtree(folder / OLD, ignore_errors=True)  # before ready/, which says that it may go
-    return [path.name for path in paths]
+    new, old = folder / NEW, folder / OLD
+    if not old.is_dir() or old.is_symlink() or new.is_symlink():  # no run of ours leaves a link
+        return
+    # a package before its manifest: "x.mlpackage" > "x.json"
+    ready, before = (sorted(part.glob("*"), reverse=True) for part in (new, old))
+    is_free = not any(os.path.lexists(folder.parent / path.name) for path in ready)
+    for path in ready if is_free else before:
+        if not os.path.lexists(folder.parent / path.name):
+            path.rename(folder.parent / path.name)
+    shutil.rmtree(old)  # before new/, which is complete no longer
 
 
 def there(path: Path) -> bool:
@@ -364,33 +336,10 @@ def there(path: Path) -> bool:
 
 def recover(parent: Path) -> None:
     """Finish or undo what killed processes left in `parent`: finished things get their names,
-    half-written ones are removed, with a line on stderr for each. What no run of this project left
-    there is not touched.
+    half-written ones are removed, with a line on stderr for each.
     """
-    if any(parent.glob(f"{PREFIX}*")):
-        with folder_lock(parent):
-            _recover(parent)
-
-
-def _recover(parent: Path) -> None:
-    for folder in sorted(parent.glob(f"{PREFIX}*")):
-        with suppress(OSError, ValueError):  # gone meanwhile, or not ours to touch
-            lock = lock_of_killed(folder)
-            if lock is None:
-                continue  # its owner lives
-            try:
-                # only a lock: a living one that has not locked it yet, and takes another folder
-                begun, names = len(list(folder.iterdir())) > 1, _settle(folder)
-                remove_claimed(folder)
-                done = f"{', '.join(names)} put in place" if names else "half-written files removed"
-                kept = [path.name for path in sorted(parent.glob(f"*{KEPT_SUFFIX}"))]
-                done += f"; what is finished is kept in {', '.join(kept)}" if kept else ""
-                if begun:
-                    print(f"{parent}: an earlier run was killed: {done}", file=sys.stderr)
-            except InputError as problem:
-                print(f"{folder} is left alone: {problem}; remove it yourself", file=sys.stderr)
-            finally:
-                os.close(lock)
+    for folder in leftovers(parent, PREFIX):
+        _settle(folder)
 
 
 def _rights_by_umask(new: Path) -> None:
@@ -407,8 +356,3 @@ def write_json(path: Path, data: Any, ours: OwnFile | None = None) -> None:
     """Write sorted, indented JSON by rename."""
     with staged(path, ours) as aside:
         aside.write_text(json_text(data), encoding="utf-8")
-
-
-def json_text(data: Any) -> str:
-    """Return data as JSON the way every file holds it: sorted and indented."""
-    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -9,10 +9,10 @@ docs/figures.json has three lists. `levels` are judged levels, as `kokoro-ane qu
 they are a row of, and the pages whose prose quotes them. `constants` are numbers with a unit that
 nobody measured, such as limits, with the reason.
 
-A page marks a table by a comment above it, and its rows below the head are replaced: `<!-- levels:
-WEIGHTS LAYOUT -->`, `<!-- whole: WEIGHTS LAYOUT -->`, `<!-- grounds: WEIGHTS ... -->` or `<!--
-figures: TABLE -->`. A number with a unit or a decimal point that stands elsewhere on a page, and in
-no record for that page, is an error (exit 1). A pipe's last line is one JSON object.
+A page marks a table by a comment above it, and its rows below the head are replaced: `<!--
+levels: WEIGHTS LAYOUT [SET] -->`, `<!-- whole: WEIGHTS LAYOUT -->`, `<!-- grounds: WEIGHTS ...
+-->` or `<!-- figures: TABLE -->`. A number with a unit or a decimal point that stands elsewhere on
+a page, and in no record for that page, is an error (exit 1). A pipe's last line is one JSON object.
 """
 
 import json
@@ -209,19 +209,19 @@ def keep(paths: Sequence[Path]) -> int:
     return len(paths)
 
 
-def chosen(weights: str, layout: str) -> list[Figures]:
-    """The levels of some weights on all sets, by falling size. Raises InputError where none is
-    kept.
+def chosen(weights: str, layout: str, texts: str = "both") -> list[Figures]:
+    """The levels of some weights on one set or on those that judge, by falling size. Raises
+    InputError where none is kept.
     """
-    found = [one for one in kept().values() if one.key[:3] == (weights, layout, "both")]
+    found = [one for one in kept().values() if one.key[:3] == (weights, layout, texts)]
     if not found:
-        raise InputError(f"docs/figures.json has no level of {weights}, {layout}")
+        raise InputError(f"docs/figures.json has no level of {weights}, {layout}, {texts}")
     return sorted(found, key=lambda one: -one.megabytes)
 
 
-def level_rows(weights: str, layout: str) -> list[list[str]]:
+def level_rows(weights: str, layout: str, texts: str = "both") -> list[list[str]]:
     """A row a level, and one of another noise seed."""
-    levels = chosen(weights, layout)
+    levels = chosen(weights, layout, texts)
     rows = [
         [
             f"`{one.method}`",

@@ -10,7 +10,6 @@ from .encoder_stage import EncoderStage as EncoderStage
 from .encoder_stage import check_utterances as check_utterances
 from .encoder_stage import compared as compared
 from .encoder_stage import contract_words as contract_words
-from .encoder_steps import FROM_IDS as FROM_IDS
 from .encoder_steps import MAX_SPEED as MAX_SPEED
 from .encoder_steps import MIN_SPEED as MIN_SPEED
 from .encoder_steps import STEPS as STEPS

@@ -31,7 +31,7 @@ from kokoro_ane.core import (
     sha256_of_json,
 )
 from kokoro_ane.eval.gates import MEAN
-from kokoro_ane.eval.judge import BROKEN, LONG_S, SHIP
+from kokoro_ane.eval.judge import BROKEN, LONG_S, SHIP, WORDS
 from kokoro_ane.eval.levels import LevelRecord, judged_file, judged_level, judged_package
 from kokoro_ane.eval.report_figures import metric_of, statistic_of, used
 from kokoro_ane.eval.session import JudgeContext
@@ -45,9 +45,6 @@ from kokoro_ane.speech import Utterance, own_speech
 ROOM = 0.75
 # The gates that the distance in pauses speaks for; the distance in speech speaks for all others.
 PAUSE_GATES = ("pause_peak_db", "pause_floor_db")
-# The words that a recognizer hears flip at any change, however small: of these only a broken gate
-# counts.
-WORDS = ("words_changed", "word_errors_added")
 # What the layout takes of a limit is added where distances add up.
 ADDED = "mcd_increase_db"
 MENDED = 2  # choices of one size
@@ -242,6 +239,7 @@ def shares_of(level: LevelRecord) -> dict[str, float]:
     shares, long = {}, level["means_of"].get(LONG, {})
     for check in level["checks"]:
         metric, share = metric_of(check), used(check)
+        # a recognizer's words flip at any change, however small: only a broken gate counts
         if share is None or (metric in WORDS and check["state"] != BROKEN):
             continue
         shares[check["gate"]] = share

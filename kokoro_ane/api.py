@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kokoro_ane.eval import Choice
     from kokoro_ane.pipeline import Bundle, Kokoro, Piece
 
+# the arguments that choose a model
+OPENING = ("checkpoint", "runtime", "method", "layout", "build")
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -99,7 +102,7 @@ def load(
     from kokoro_ane.pipeline import load as load_model
 
     given = options_from(SpeakOptions, options)
-    return load_model(given.checkpoint, given.runtime, given.method, given.layout, given.build)
+    return load_model(*(getattr(given, name) for name in OPENING))
 
 
 def stream(
@@ -127,20 +130,12 @@ def stream(
 
     Raises InputError as `speak`.
     """
+    how = locals()
     from kokoro_ane.pipeline import check_before_opening
 
     check_before_opening(checkpoint, voice, text, dialect, phonemes=phonemes)
-    kokoro = load(checkpoint, runtime, method, layout, build)
-    return kokoro.stream(
-        text,
-        voice,
-        speed=speed,
-        seed=seed,
-        pauses=pauses,
-        phonemes=phonemes,
-        dialect=dialect,
-        lexicon=lexicon,
-    )
+    kokoro = load(**{name: how.pop(name) for name in OPENING})
+    return kokoro.stream(**how)
 
 
 async def stream_async(
@@ -162,21 +157,13 @@ async def stream_async(
     """`stream` for asyncio: the model loads and computes in threads, one piece ahead of the one
     that is used. Parts of the text may come from an asynchronous iterator. Raises as `stream`.
     """
+    how = locals()
     from kokoro_ane.pipeline import check_before_opening
 
     check_before_opening(checkpoint, voice, text, dialect, phonemes=phonemes)
-    kokoro = await asyncio.to_thread(load, checkpoint, runtime, method, layout, build)
-    pieces = kokoro.stream_async(
-        text,
-        voice,
-        speed=speed,
-        seed=seed,
-        pauses=pauses,
-        phonemes=phonemes,
-        dialect=dialect,
-        lexicon=lexicon,
-    )
-    async with aclosing(pieces):
+    opening = {name: how.pop(name) for name in OPENING}
+    kokoro = await asyncio.to_thread(load, **opening)
+    async with aclosing(kokoro.stream_async(**how)) as pieces:
         async for piece in pieces:
             yield piece
 

@@ -12,10 +12,9 @@ from .decision_file import decision_for as decision_for
 from .decision_file import read_decision as read_decision
 from .decision_file import short as short
 
-# Run one utterance by upstream (dynamic, packed), by our PyTorch (static, masked) and by executed
-from .intermediates import UtteranceInputs as UtteranceInputs
-from .intermediates import torch_run as torch_run
-from .intermediates import upstream_run as upstream_run
+# Run one utterance by upstream, by our PyTorch and by the files of a runtime
+from .intermediates import run_torch as run_torch
+from .intermediates import run_upstream as run_upstream
 from .joins import STEP as STEP
 
 # Where a chunk sounds, by its durations and its energy
@@ -51,7 +50,7 @@ from .timestamps import words_of as words_of
 
 # Import and run unmodified upstream as the reference
 from .upstream import has_upstreams_widths as has_upstreams_widths
-from .upstream import upstream_of as upstream_of
+from .upstream import load_upstream as load_upstream
 
 # A voice as a bundle stores it, voices/NAME.style
 from .voice_file import first_voice_bytes as first_voice_bytes

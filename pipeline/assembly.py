@@ -49,7 +49,7 @@ class File(TypedDict):
 class PackageFile(File):
     """A manifest (`file`), and the package that it describes. Written beside these: the package's
     `inputs`, `outputs` and `buckets` (lengths in frames); of an encoder `functions`,
-    `token_buckets` and `alignment`; of a vocoder `source`, the ten weights and the
+    `token_buckets` and `alignment`; of a vocoder `source`, the nine weights and the
     bias of its harmonic source.
 
     package: path of the .mlpackage or .onnx. package_sha256: over its files. package_bytes: its

@@ -12,7 +12,6 @@ is spoken again: the zip format has the file's length and a checksum.
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,23 +21,22 @@ from typing import Any
 import numpy as np
 
 from kokoro_ane.core import (
-    KEPT_SUFFIX,
     LOCK,
     InputError,
     check_implied,
+    claim,
     discard,
     json_text,
     read_json,
     read_npz,
     strangers,
-    try_lock,
 )
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_g2p import Chunk
 
+KEPT_SUFFIX = ".parts"  # of a folder beside an output that is not finished
 SETTINGS, CHUNK_FILE = "settings.json", re.compile(r"\d{6,}\.npz")
 FIELDS = ("phonemes", "durations", "edges", "samples", "pause", "gain", "peak")
-AGAIN_S = 0.1  # how often a waiting process tries the lock
 
 
 def parts_of(out: Path) -> Path:
@@ -129,7 +127,7 @@ def resume_state(
     text or of other settings.
     """
     check_implied(folder, not_a_resume_state)
-    lock = _lock_of(folder)
+    lock = claim(folder)
     try:
         state, begun, complete = ResumeState(folder), False, False
         try:
@@ -148,25 +146,6 @@ def resume_state(
                 )
     finally:
         os.close(lock)
-
-
-def _lock_of(folder: Path) -> int:
-    """The open lock file of the folder, which is made where it is missing. Waits for a process
-    that has the lock.
-    """
-    reported = False
-    while True:
-        # the owner removes the folder when its output is complete, perhaps between two lines here
-        with suppress(FileNotFoundError, FileExistsError):
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = try_lock(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-            if lock is not None:
-                return lock
-        if not reported:
-            line = f"{folder}: another process writes this output: waiting until it has ended"
-            print(line, file=sys.stderr, flush=True)
-            reported = True
-        time.sleep(AGAIN_S)
 
 
 def not_a_resume_state(folder: Path) -> str | None:

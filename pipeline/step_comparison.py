@@ -13,7 +13,7 @@ import numpy as np
 from kokoro_ane.core import EQUAL, Step, Tensors, print_table, snr_db
 from kokoro_ane.pipeline.synthesis import Chain
 
-GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
+GOOD, BAD, ABSENT, REPORTED = "good", "BAD", "not compared", "reported"
 # of the reference's largest value: where the difference first passes it, the two part
 PARTING = 1e-3
 LEAST_DB = -999.0  # stands for minus infinity, which JSON does not have
@@ -59,20 +59,16 @@ def compared(
     reference: np.ndarray | None,
     other: np.ndarray | None,
     limit_db: float,
-    behind: bool = False,
     where: str = "",
 ) -> StepRow:
-    """Compare `other` with its reference. limit_db: EQUAL means to the last bit. behind: a tensor
-    that it is computed from is bad already.
-    """
+    """Compare `other` with its reference. limit_db: EQUAL means to the last bit."""
     limit = None if limit_db == EQUAL else limit_db
     if reference is None or other is None:
         note = "upstream has none" if reference is None else "not given out"
         return StepRow(name, ABSENT, limit, note=note, where=where)
-    bad = AFTER if behind else BAD
     if reference.shape != other.shape:
         note = f"shape {list(other.shape)}, the reference's {list(reference.shape)}"
-        return StepRow(name, bad, limit, note=note, where=where)
+        return StepRow(name, BAD, limit, note=note, where=where)
     # in float64, so that the figures are of the tensors and not of their comparison
     reference, other = reference.astype(np.float64), other.astype(np.float64)
     difference, snr = np.abs(reference - other), snr_db(reference, other)
@@ -80,7 +76,7 @@ def compared(
     by_place = (difference > PARTING * largest).reshape(-1, reference.shape[-1]).any(axis=0)
     return StepRow(
         name,
-        verdict=GOOD if snr >= limit_db else bad,  # NaN is below every limit
+        verdict=GOOD if snr >= limit_db else BAD,  # NaN is below every limit
         limit_db=limit,
         snr_db=None if snr == EQUAL else max(snr, LEAST_DB) if snr == snr else LEAST_DB,
         max_abs=float(difference.max(initial=0.0)),
@@ -122,7 +118,7 @@ def rectangular(spectrum: np.ndarray) -> np.ndarray:
 
 
 def first_bad(rows: list[StepRow]) -> str | None:
-    """Return the name of the first tensor that is bad by itself."""
+    """Return the name of the first bad tensor."""
     return next((row.name for row in rows if row.verdict == BAD), None)
 
 

@@ -2,7 +2,7 @@
 package's __init__, which imports loguru and spaCy.
 
     # KModel, complex path; needs `kokoro` and `transformers`
-    model = upstream_of(checkpoint)
+    model = load_upstream(checkpoint)
     with injected_noise(lambda frames: noise[:, : 600 * frames]):
         tensors = upstream_intermediates(model, input_ids, style, speed=1.0)
 """
@@ -12,67 +12,50 @@ import importlib.util
 import logging
 import sys
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+from unittest import mock
 
 import torch
 
 from kokoro_ane.core import (
     FRAME_SAMPLES,
     HARMONICS,
+    Checkpoint,
     DecoderConfig,
     InputError,
     KokoroConfig,
     read_json,
+    require_installed,
     scratch,
 )
 
-if TYPE_CHECKING:
-    from kokoro_ane.core import Checkpoint
-
 KModel = Any  # kokoro.model.KModel: upstream has no types
 OURS_ONLY = ("decoder", "name", "releasable")  # sections of config.json that upstream does not know
-# AdaIN's unit affine: absent in the released checkpoint, ones and zeros upstream
-_FOLDED = (".norm.weight", ".norm.bias")
+# AdaIN's unit affine, which the released checkpoint lacks, and ALBERT's numbers of positions,
+# which upstream's own library has dropped
+ONE_SIDED = (".norm.weight", ".norm.bias", "position_ids")
 
 
-def istftnet() -> types.ModuleType:
-    """Import kokoro.istftnet as released on PyPI. Raises InputError that says how to install it."""
-    if "kokoro" not in sys.modules:
-        spec = importlib.util.find_spec("kokoro")
-        if spec is None or spec.submodule_search_locations is None:
-            raise InputError(
-                "upstream is not installed: `make venv` does it (pip install --no-deps"
-                " kokoro==0.9.4)"
-            )
-        # the package without its __init__, which imports loguru and spaCy
-        bare = types.ModuleType("kokoro")
-        bare.__path__ = list(spec.submodule_search_locations)
-        sys.modules["kokoro"] = bare
-    return importlib.import_module("kokoro.istftnet")
-
-
-def kokoro_model() -> types.ModuleType:
-    """Import kokoro.model, with the standard logger in place of loguru's. Raises InputError that
-    says how to install transformers.
+def import_upstream(name: str) -> types.ModuleType:
+    """Import kokoro.istftnet or kokoro.model as released on PyPI, with the standard logger in place
+    of loguru's. Raises InputError where it is not installed.
     """
-    istftnet()
-    if importlib.util.find_spec("transformers") is None:
-        raise InputError(
-            "transformers is not installed: `make venv` does it; upstream's KModel, the reference,"
-            " needs it"
-        )
-    if "loguru" in sys.modules or importlib.util.find_spec("loguru") is not None:
-        return importlib.import_module("kokoro.model")
-    # only kokoro.model's import sees the stand-in
+    require_installed("upstream's KModel, the reference,", "upstream")
+    spec = importlib.util.find_spec("kokoro")
+    assert spec is not None
+    # The module is not executed: its __init__ imports loguru and spaCy.
+    sys.modules.setdefault("kokoro", importlib.util.module_from_spec(spec))
     stand_in = types.ModuleType("loguru")
     vars(stand_in)["logger"] = logging.getLogger("kokoro")
-    sys.modules["loguru"] = stand_in
+    loguru = sys.modules.setdefault("loguru", stand_in)
     try:
-        return importlib.import_module("kokoro.model")
+        return importlib.import_module(f"kokoro.{name}")
     finally:
-        del sys.modules["loguru"]
+        # only this import sees the stand-in
+        if loguru is stand_in:
+            del sys.modules["loguru"]
 
 
 def empty_model(config: dict[str, Any]) -> KModel:
@@ -81,7 +64,8 @@ def empty_model(config: dict[str, Any]) -> KModel:
         empty = folder / "empty.pth"
         torch.save({}, empty)
         config = {key: value for key, value in config.items() if key not in OURS_ONLY}
-        return kokoro_model().KModel(repo_id="none", config=config, model=str(empty)).eval()
+        model = import_upstream("model").KModel(repo_id="none", config=config, model=str(empty))
+    return model.eval()
 
 
 def has_upstreams_widths(config: KokoroConfig) -> bool:
@@ -93,48 +77,37 @@ def has_upstreams_widths(config: KokoroConfig) -> bool:
     )
 
 
-def upstream_of(checkpoint: "Checkpoint") -> KModel:
+def load_upstream(checkpoint: Checkpoint) -> KModel:
     """Return KModel with the checkpoint's weights, strictly loaded; Silence in place of a decoder
     of other widths.
     """
     model = empty_model(read_json(checkpoint.folder / "config.json", "a checkpoint has one"))
+    parts = ["bert", "bert_encoder", "predictor", "text_encoder", "decoder"]
     if not has_upstreams_widths(checkpoint.config):
         model.decoder = Silence()
-    for name in ("bert", "bert_encoder", "predictor", "text_encoder", "decoder"):
-        part = getattr(model, name)
-        if isinstance(part, Silence):
-            continue
-        missing, extra = part.load_state_dict(checkpoint.part(name), strict=False)
-        # a key that neither side is known to lack is an error
-        lost = [key for key in missing if not key.endswith(_FOLDED)]
-        lost += [key for key in extra if not key.endswith("position_ids")]
-        if lost:
-            raise InputError(
-                f"{checkpoint.weights}: {name}.{lost[0]} does not fit upstream's KModel"
-                f" ({len(lost)} in all)"
-            )
+        parts.remove("decoder")
+    for name in parts:
+        keys = getattr(model, name).load_state_dict(checkpoint.part(name), strict=False)
+        for key in (*keys.missing_keys, *keys.unexpected_keys):
+            if not key.endswith(ONE_SIDED):
+                raise InputError(f"{checkpoint.weights}: {name}.{key} does not fit upstream")
     return model
 
 
-@contextmanager
-def injected_noise(noise: Callable[[int], torch.Tensor]) -> Iterator[None]:
+def injected_noise(noise: Callable[[int], torch.Tensor]) -> AbstractContextManager[Any]:
     """Replace upstream's three draws: the initial phase and the unused third by constants, the sine
     noise [1, 600F, 9] by `noise` of F frames.
     """
-    rand, randn_like = torch.rand, torch.randn_like
 
-    def drawn(like: torch.Tensor, **_: Any) -> torch.Tensor:
+    def draw(like: torch.Tensor, **_: Any) -> torch.Tensor:
         if like.dim() == 3 and like.shape[2] == HARMONICS and like.shape[1] % FRAME_SAMPLES == 0:
             return noise(like.shape[1] // FRAME_SAMPLES).to(like.dtype)
         return torch.zeros_like(like)
 
-    torch.rand = lambda *shape, **_: torch.full(shape, 0.37)
-    # of its overloads, the one that upstream calls
-    torch.randn_like = drawn  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.rand, torch.randn_like = rand, randn_like
+    def fill(*shape: int, **_: Any) -> torch.Tensor:
+        return torch.full(shape, 0.37)
+
+    return mock.patch.multiple(torch, rand=fill, randn_like=draw)
 
 
 class Silence(torch.nn.Module):
@@ -150,44 +123,39 @@ class Silence(torch.nn.Module):
 def upstream_intermediates(
     model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0
 ) -> dict[str, torch.Tensor]:
-    """Run KModel.forward_with_tokens; return every tensor between its parts. input_ids [1, n] with
-    boundary tokens, style [1, 256].
+    """Run KModel.forward_with_tokens; return the tensors between its parts by our names and in our
+    layout. input_ids [1, n] with boundary tokens, style [1, 256]; the dtype is the model's.
 
-    Returns bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before
-    rounding), durations [n], text [1, C, n], frames [1, F, C + S], asr [1, C, F], f0_hz and energy
-    [1, 2F], spectrum [1, 22, 120F + 1], waveform [600F]: our names of what upstream calls d_en,
-    t_en, en and har. The dtype is the model's.
+    Returns hidden [1, C, n], durations [n], text [1, C, n], frames [1, C, F], asr [1, C, F], f0_hz
+    and energy [1, 2F]; where the decoder is not Silence, also spectrum [1, 22, 120F + 1] and
+    waveform [600F]. Upstream calls hidden d, text t_en, frames en, spectrum har.
     """
     tensors: dict[str, torch.Tensor] = {}
 
     def keep(*names: str) -> Callable[..., None]:
         """Return a hook that stores a module's output or, as a pre-hook, its first inputs."""
-
-        def hook(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...], *out: torch.Tensor) -> None:
-            tensors.update(zip(names, out or inputs, strict=False))
-
-        return hook
+        return lambda _, inputs, *out: tensors.update(zip(names, out or inputs, strict=False))
 
     predictor, decoder = model.predictor, model.decoder
-    outputs = {
-        "bert": model.bert,
-        "bert_encoder": model.bert_encoder,
-        "d": predictor.text_encoder,
-        "logits": predictor.duration_proj,
-        "text": model.text_encoder,
-    }
-    inputs = {("frames",): predictor.shared, ("asr", "f0_hz", "energy"): decoder}
-    if not isinstance(decoder, Silence):
-        inputs[("spectrum",)] = decoder.generator.noise_convs[0]
-    hooks = [module.register_forward_hook(keep(name)) for name, module in outputs.items()]
-    hooks += [module.register_forward_pre_hook(keep(*names)) for names, module in inputs.items()]
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(style.dtype)  # upstream writes its alignment in the default type
-    try:
-        waveform, durations = model.forward_with_tokens(input_ids, style, speed)
-    finally:
-        torch.set_default_dtype(before)
+    with ExitStack() as stack:
+        hooks = [
+            predictor.text_encoder.register_forward_hook(keep("hidden")),
+            model.text_encoder.register_forward_hook(keep("text")),
+            predictor.shared.register_forward_pre_hook(keep("frames")),
+            decoder.register_forward_pre_hook(keep("asr", "f0_hz", "energy")),
+        ]
+        if not isinstance(decoder, Silence):
+            convolution = decoder.generator.noise_convs[0]
+            hooks.append(convolution.register_forward_pre_hook(keep("spectrum")))
         for hook in hooks:
-            hook.remove()
-    tensors["raw"] = torch.sigmoid(tensors.pop("logits")).sum(dim=-1) / speed
-    return tensors | {"durations": durations.reshape(-1), "waveform": waveform.flatten()}
+            stack.enter_context(hook)
+        # upstream writes its alignment in the default type
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(style.dtype)
+        waveform, durations = model.forward_with_tokens(input_ids, style, speed)
+    for name in ("hidden", "frames"):
+        # [1, n, C + S] -> [1, C, n], without the style that upstream appends
+        tensors[name] = tensors[name][..., : tensors["text"].shape[1]].transpose(1, 2)
+    if "spectrum" in tensors:
+        tensors["waveform"] = waveform.flatten()
+    return tensors | {"durations": durations.flatten()}

@@ -10,6 +10,7 @@ import hashlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from kokoro_ane.core import STREAMED, Checkpoint, Manifest, keep_npz, read_npz, source_sha256
@@ -113,12 +114,12 @@ class Candidates:
         return path
 
     def _curve(self, weights: Mapping[str, float]) -> list[Point]:
-        # each kind in units of its own: of what the coarsest levels lose together
-        coarsest = trade_off(
-            options(self.layers, self.curvature, tuple(self.levels), dict.fromkeys(KINDS, 1.0))
-        )[-1].levels
-        units = {
-            kind: weight / max(self.curvature.distance(coarsest, {kind: 1.0}), 1e-12)
-            for kind, weight in weights.items()
-        }
+        units = {kind: weight / self._coarsest[kind] for kind, weight in weights.items()}
         return trade_off(options(self.layers, self.curvature, tuple(self.levels), units))
+
+    @cached_property
+    def _coarsest(self) -> dict[str, float]:
+        """What the coarsest levels lose together: the unit that the weight of each kind is in."""
+        each = options(self.layers, self.curvature, tuple(self.levels), dict.fromkeys(KINDS, 1.0))
+        levels = trade_off(each)[-1].levels
+        return {kind: max(self.curvature.distance(levels, {kind: 1.0}), 1e-12) for kind in KINDS}

@@ -51,3 +51,6 @@ from .registry import open_runtime as open_runtime
 from .registry import require_writable as require_writable
 from .registry import resolve as resolve
 from .registry import runtime_for as runtime_for
+
+# The chain in PyTorch at exact length
+from .torch_runtime import EagerBackend as EagerBackend

@@ -25,8 +25,8 @@ from kokoro_ane.encoder.functions import PARTS, Encoder, torch_functions
 from kokoro_ane.pipeline.upstream import (
     Silence,
     empty_model,
+    import_upstream,
     injected_noise,
-    istftnet,
     upstream_intermediates,
 )
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -36,7 +36,7 @@ from tests.random_checkpoint import enliven_encoder
 
 __all__ = [
     "injected_noise",
-    "istftnet",
+    "import_upstream",
     "upstream_decoder",
     "upstream_model",
     "upstream_intermediates",
@@ -49,7 +49,7 @@ def upstream_decoder(config, seed):
     """
     torch.manual_seed(seed)
     decoder = (
-        istftnet()
+        import_upstream("istftnet")
         .Decoder(
             config.hidden_dim,
             config.style_dim,
@@ -238,25 +238,11 @@ def both_models(config, seed, decoder=False):
 
 
 def encoded_by_upstream(upstream, case):
-    """Upstream's seams, dynamic and packed, in the model's dtype."""
-    seams = upstream_intermediates(
-        upstream,
-        torch.tensor([case.ids]),
-        case.style.to(next(upstream.parameters()).dtype),
-        case.speed,
-    )
-    width = seams["text"].shape[1]  # d and frames carry the style behind the hidden features
-    hidden, frames = (seams[name][..., :width].transpose(1, 2) for name in ("d", "frames"))
-    return Encoded(
-        seams["raw"][0],
-        seams["durations"],
-        hidden,
-        seams["text"],
-        frames,
-        seams["asr"],
-        seams["f0_hz"],
-        seams["energy"],
-    )
+    """Upstream's seams, dynamic and packed, in the model's dtype; it gives no `raw`."""
+    style = case.style.to(next(upstream.parameters()).dtype)
+    seams = upstream_intermediates(upstream, torch.tensor([case.ids]), style, case.speed)
+    fields = [name for name in Encoded.__dataclass_fields__ if name != "raw"]
+    return Encoded(seams["durations"], **{name: seams[name] for name in fields})
 
 
 def encoded_by_us(encoder, case, durations):

@@ -28,7 +28,7 @@ from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.hub import released
 from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
-from kokoro_ane.core.process import folder_lock, scratch
+from kokoro_ane.core.process import claimed, scratch
 from kokoro_ane.core.staging import recover, staged
 from kokoro_ane.core.voices import SUFFIXES, read_pack
 
@@ -113,7 +113,7 @@ def writing(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with folder_lock(folder.parent):
+        with claimed(folder.with_name(f".{folder.name}.lock")):
             for parent in (folder, folder / "voices"):
                 recover(parent)
             yield

@@ -37,8 +37,8 @@ CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     release --methods fp16,w8 --no-build CK BUILD --workers 1
     release --methods w8 --no-build CK BUILD --out {user}/new
     report CK BUILD --out {user}/build/release --pairs-seed 1
-    validate --phonemes hɛlˈO CK --voice slt --save-dir {user}/new
-    validate --text Hello. CK --runtime mlprogram BUILD
+    validate --phonemes hɛlˈO CK --voice slt --seed 3
+    validate --phonemes hɛlˈO CK --runtime mlprogram BUILD
     vectors CK BUILD --out {user}/new --voice slt
     vectors CK BUILD --check {user}/build/vectors
     bundle CK BUILD --out {user}/new-tiny
@@ -55,7 +55,7 @@ CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     g2p ane --lexicon {user}/lexicon.tsv --dialect gb
     rules --check {user}/page.md
 """.splitlines() if line.strip()]  # fmt: skip
-OUTPUTS = "-o --out --json --plot --save-dir --recipe --renders --timestamps --build".split()
+OUTPUTS = "-o --out --json --recipe --renders --timestamps --build".split()
 PLACES = [f"{{user}}/{name}" for name in """
     thesis thesis-tiny build build/mine build/vectors file file/x loop fifo dangling dangling/x
     deep.json empty binary music.wav hello.wav clip.flac words.srt words.json log.jsonl recipe.json

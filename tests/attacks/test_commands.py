@@ -20,12 +20,11 @@ from kokoro_ane.core.errors import LONGEST_LINE
 from kokoro_ane.core.staging import recover
 from mlprogram.__main__ import main as mlprogram
 from tests.commands import ROOT, everything, heeds_ctrl_c, ran
-from tests.demo_voice import DEMO_VOICE
 
 WORK = """
     thesis/chapter.tex thesis-tiny/notes.txt build/mine/notes.txt
     build/KokoroVocoder-tiny-padded-fp16.mlpackage/notes.txt hello.wav.parts/take1.wav file
-    dir.wav/x s.srt log.png mine/decision.json mine/upstream.npz seams/torch.npz empty/readme
+    dir.wav/x s.srt log.png mine/decision.json empty/readme
 """.split()
 MINE = {
     "l.json": '{"a": "b"}',
@@ -36,7 +35,6 @@ MINE = {
     "bundle/vocabulary.json": "{}",
     "bundle/SHA256SUMS": "0  vocabulary.json",
     "away/x": "years",
-    "seams/intermediates.json": '{"intermediates": {"onnx": []}}',
     "deep.json": "[" * 200_000,
 }
 LINKS = {
@@ -124,37 +122,20 @@ def test_refused_in_one_line_and_nothing_touched(row, untouched, tiny_build, cap
     assert time.monotonic() - start < 60  # a hang, not a speed
 
 
-def test_a_forged_leftover_replaces_nothing(home, capsys):
-    forged = {"ready": ("thesis", "file"), "old": ("thesis", "file")}
-    for part, names in forged.items():
-        for name in names:
-            aside = home / f"out/.staged-{part}-{name}"
-            written(home, {f"out/{aside.name}/{part}/{name}": "theirs"})
-            (aside / "owner.lock").touch()
-    written(home, dict.fromkeys(("out/file", "out/thesis/notes.txt"), "years of work"))
-    before, out = everything(home), home / "out" / "x.wav"
-    assert kokoro_ane(f"speak Hi. -o {out} --checkpoint {DEMO_VOICE} --runtime torch".split()) == 0
-    assert out.stat().st_size > 10_000
-    left = [line for line in capsys.readouterr().err.splitlines() if "is left alone" in line]
-    out.unlink()
-    assert everything(home) == before
-    for part, names in forged.items():
-        for name in names:
-            (line,) = {line for line in left if f".staged-{part}-{name} is left alone" in line}
-            assert len(line) < 400
-
-
-@pytest.mark.parametrize("part", ["ready", "old", "ready/x", "old/x"])
-def test_a_leftover_with_links_moves_nothing(part, home, capsys):
-    aside = home / "out/.staged-e"
-    (aside / part).parent.mkdir(parents=True)
-    (aside / "owner.lock").touch()
-    written(home, {"mine/x": "years of work"})
-    (aside / part).symlink_to(home / "mine" / ("x" if "/" in part else ""))
-    before = everything(home)
+@pytest.mark.parametrize("link", ["", "new", "old", "old/x"])
+def test_a_forged_leftover_replaces_and_moves_nothing(link, home, capsys):
+    aside = home / "out/.staged-kokoro-ane-e"
+    for part in ("new", "old"):
+        written(home, {f"out/{aside.name}/{part}/{name}": "theirs" for name in ("thesis", "file")})
+    if link:
+        shutil.rmtree(aside / link, ignore_errors=True)
+        (aside / link).symlink_to(home / "mine" / ("x" if "/" in link else ""))
+    mine = ("out/file", "out/thesis/notes.txt", "mine/x")
+    written(home, dict.fromkeys(mine, "years of work"))
     recover(home / "out")
-    assert everything(home) == before
-    assert "is left alone" in capsys.readouterr().err
+    assert all((home / name).read_text() == "years of work" for name in mine)
+    assert not aside.exists()
+    assert "an earlier run was killed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "loop", "dangling link"])

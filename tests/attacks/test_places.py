@@ -16,6 +16,7 @@ import pytest
 
 from kokoro_ane.core.errors import run_cli
 from kokoro_ane.core.process import SCRATCH
+from tests.builds import left_behind
 from tests.commands import ran, table
 from tests.house.test_house import ROOT
 from tests.house.test_house import SOURCES as ALL
@@ -55,9 +56,8 @@ ROWS = """
     runtimes/onnx/onnx_file.py | writing | into the folder aside that its builder gives
     runtimes/executorch/delegate_file.py | json writing | reads back the file that it wrote aside
     core/kokoro_int8/cache.py | writing | members of an archive into its scratch folder
-    core/data_files.py | json | the place for JSON
     core/package_notes.py | writing | into the package aside that its builder gives
-    g2p/src/kokoro_g2p/files.py | json tensors | the reader's place for JSON and arrays
+    g2p/src/kokoro_g2p/files.py | json tensors | the place for JSON, and the reader's for arrays
     g2p/src/kokoro_g2p/bundled.py | json | bundled, by hash
     eval/natural.py | json | bundled, by hash, or the user's cache
     g2p/src/kokoro_g2p/word_lists.py | json | bundled, by hash
@@ -68,7 +68,6 @@ ROWS = """
     pipeline/bundle_files.py | writing | into the folder aside
     g2p/src/kokoro_g2p/port/text_tables.py | tensors writing | into the bundle's folder aside
     g2p/src/kokoro_g2p/port/rule_program.py | writing | into the bundle's folder aside
-    pipeline/validate.py | writing | into the path aside
     quantize/level.py | json tensors | a level's file: safetensors and its head, by hash
     bench/chain_speed.py | writing | a text, and a process's log, in a temporary folder; /proc
     pipeline/resume.py | writing | finished chunks of a book, which outlive a killed run on purpose
@@ -210,11 +209,8 @@ def test_temporary_folders_of_others_are_left_alone(tmp_path, monkeypatch):
     none still runs.
     """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    # what an empty lock belongs to may be removed, but not through a link; a lock is empty
-    for name, lock in (("work", ""), (f"{SCRATCH}mine", "not a lock")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "owner.lock").write_text(lock)
-        (tmp_path / name / "thesis.tex").write_text("years of work")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "thesis.tex").write_text("years of work")
     (tmp_path / f"{SCRATCH}link").symlink_to(tmp_path / "work")
     inner = []
 
@@ -229,7 +225,6 @@ def test_temporary_folders_of_others_are_left_alone(tmp_path, monkeypatch):
 
     assert run_cli(main, None) == 0
     assert inner[0] != inner[1]
-    for name in ("work", f"{SCRATCH}mine"):
-        assert (tmp_path / name / "thesis.tex").read_text() == "years of work"
+    assert left_behind(tmp_path / "work") == ["thesis.tex"]
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
     assert run_cli(lambda _: 0, None) == 0

@@ -6,7 +6,6 @@ import fcntl
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kokoro_ane.core import staging
 from kokoro_ane.core.staging import (
-    discard,
     recover,
     staged,
     staged_together,
@@ -32,49 +29,6 @@ from tests.commands import ROOT, parsed, ran, refused
 
 
 class TestStaging:
-    def test_killed_again_while_it_recovers_the_old_one_stays(self, tmp_path, monkeypatch):
-        """A second recovery moved the old package away that the first had put back, when new/ had
-        gone already.
-        """
-        left = tmp_path / ".staged-x"
-        for name in ("new", "old"):
-            (left / name).mkdir(parents=True)
-            our_folder(left / name / "p", name)
-        (left / "owner.lock").touch()
-        with monkeypatch.context() as patch:
-            patch.setattr(staging, "remove_claimed", lambda folder: shutil.rmtree(folder / "new"))
-            recover(tmp_path)
-        recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "old"
-        assert left_behind(tmp_path) == ["p"]
-
-    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path):
-        """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
-
-        def dies(left):
-            real = os.unlink
-
-            def unlink(path, *inputs, **more):
-                if not left[0]:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                left[0] -= 1
-                real(path, *inputs, **more)
-
-            os.unlink = unlink
-            with staged(tmp_path / "p", of_ours) as place:
-                our_folder(place, "new")
-
-        killed = 0
-        for step in range(12):
-            process = multiprocessing.get_context("fork").Process(target=dies, args=([step],))
-            process.start()
-            process.join()
-            killed += process.exitcode == -signal.SIGKILL
-            recover(tmp_path)
-            assert left_behind(tmp_path) in ([], ["p"])
-        assert 2 < killed < 12
-        assert left_behind(tmp_path) == ["p"]
-
     def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path, monkeypatch):
         """The folder of a process that had not locked it yet was taken for a leftover; the process
         went on in a folder that was gone.
@@ -100,26 +54,12 @@ class TestStaging:
         assert len(seen) == 1
         assert left_behind(tmp_path) == ["p", "p.json"]
 
-    def test_a_folder_is_discarded_at_one_stroke(self, tmp_path, monkeypatch):
-        our_folder(tmp_path / "v")
-        # killed before anything inside was removed
-        monkeypatch.setattr(staging, "remove_claimed", lambda _: None)
-        discard(tmp_path / "v")
-        assert not (tmp_path / "v").exists()
-        monkeypatch.undo()
-        recover(tmp_path)
-        assert not left_behind(tmp_path)
-
-    @pytest.mark.parametrize("last", ["mkdir", "locked", "write_text", "inside"])
-    def test_a_kept_state_is_ours_wherever_its_first_run_was_killed(self, last, tmp_path):
+    @pytest.mark.parametrize("left", [[], ["owner.lock"]])
+    def test_a_kept_state_is_ours_wherever_its_first_run_was_killed(self, left, tmp_path):
         """Killed between its folder and settings.json, it was somebody else's folder for every
         later run, which was refused.
         """
-        parts = tmp_path / "a.wav.parts"
-        done = ran(sys.executable, "-c", KILLED, str(parts), last)
-        assert done.returncode == -signal.SIGKILL
-        assert parts.is_dir()
-        assert (parts / "settings.json").exists() == (last == "inside")
+        parts = our_folder(tmp_path / "a.wav.parts", files=left)
         with resume_state(parts, {"text": "y"}):
             assert parsed(parts / "settings.json") == {"text": "y"}
         assert not left_behind(tmp_path)
@@ -145,9 +85,14 @@ class TestStaging:
         assert second.returncode == 0
         assert not left_behind(tmp_path)
 
-    def test_several_onto_one_output_each_has_it_alone(self, tmp_path):
-        _at_once(_alone, tmp_path, 4)
-        assert not left_behind(tmp_path)
+    def test_the_output_of_a_killed_one_is_free(self, tmp_path):
+        parts = tmp_path / "a.wav.parts"
+        killed = SECOND.replace("pass", "os.kill(os.getpid(), 9)")
+        done = ran(sys.executable, "-c", killed, str(parts))
+        assert done.returncode == -signal.SIGKILL
+        assert left_behind(parts) == "owner.lock settings.json".split()
+        with resume_state(parts, {"text": "y"}):
+            assert parsed(parts / "settings.json") == {"text": "y"}
 
     @pytest.mark.parametrize("name", ["owner.lock", "000000.npz"])
     @pytest.mark.parametrize("resume", [False, True])
@@ -164,32 +109,7 @@ class TestStaging:
             pass
         assert thesis.read_text() == "mine"
 
-    def test_interrupted_again_while_names_are_given_the_next_command_goes_on(
-        self, tmp_path, monkeypatch
-    ):
-        """The second signal ended the giving of names, and both packages went with the folder
-        aside.
-        """
-        our_folder(tmp_path / "p", "old")
-        moved, real = [], Path.rename
-
-        def interrupted(path, target):
-            if path.parent.name == "ready":
-                moved.append(path)
-                raise KeyboardInterrupt
-            return real(path, target)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "rename", interrupted)
-            with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
-                our_folder(place, "new")
-        assert len(moved) == 2
-        assert not (tmp_path / "p").exists()
-        recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "new"
-        assert left_behind(tmp_path) == ["p"]
-
-    @pytest.mark.parametrize("part", ["old", "ready"])
+    @pytest.mark.parametrize("part", ["old", "new"])
     def test_an_interrupt_while_names_are_given_leaves_one_of_both(
         self, part, tmp_path, monkeypatch
     ):
@@ -206,7 +126,7 @@ class TestStaging:
         with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
             our_folder(place, "new")
         assert moved
-        assert (tmp_path / "p" / "data").read_text() == {"old": "old", "ready": "new"}[part]
+        assert (tmp_path / "p" / "data").read_text() == "new"
         assert left_behind(tmp_path) == ["p"]
 
 
@@ -220,28 +140,6 @@ print("spoke", file=sys.stderr)
 """
 
 
-# killed at the first call of a function, behind that of mkdir, or in the block
-KILLED = """
-import os, sys
-from pathlib import Path
-from kokoro_ane.pipeline import resume
-def killed(*_, **how):
-    os.kill(os.getpid(), 9)
-def mkdir(path, real=Path.mkdir, **how):
-    real(path, **how)
-    path.name.endswith(".parts") and killed()
-if sys.argv[2] == "mkdir":
-    Path.mkdir = mkdir
-elif sys.argv[2] == "locked":
-    real = resume.try_lock
-    resume.try_lock = lambda *how: real(*how) and killed()
-elif sys.argv[2] == "write_text":
-    Path.write_text = killed
-with resume.resume_state(Path(sys.argv[1]), {"text": "x"}):
-    killed()
-"""
-
-
 def _at_once(work, folder, count):
     workers = [
         multiprocessing.get_context("fork").Process(target=work, args=(folder, str(number)))
@@ -252,16 +150,6 @@ def _at_once(work, folder, count):
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0
-
-
-def _alone(folder, mine):
-    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
-    for _ in range(20):
-        with resume_state(folder / "p", {"text": mine}):
-            assert parsed(folder / "p" / "settings.json") == {"text": mine}
-            assert not (folder / "alone").exists()
-            (folder / "alone").touch()
-            (folder / "alone").unlink()
 
 
 def _pairs(folder, mine):
@@ -306,42 +194,3 @@ class TestTemporaryFiles:
             time.sleep(0.1)
         os.kill(worker, signal.SIGKILL)
         raise AssertionError("the worker outlived its parent by 30 s")
-
-
-REPLACED = """
-import os, shutil, sys
-from pathlib import Path
-from kokoro_ane.core import staging
-manifest, last, real = Path(sys.argv[1]), sys.argv[2], Path.rename
-package = manifest.with_suffix(".mlpackage")
-def rename(path, target):
-    ends = last in (path.name, path.parent.name + path.suffix)
-    return os._exit(9) if ends else real(path, target)
-Path.rename = rename
-with staging.staged_together((package, lambda _: None), (manifest, None)) as (new, described):
-    shutil.copytree(package, new)
-    shutil.copy(manifest, described)
-    if last == "new":
-        (new / "x").touch()
-"""
-
-
-@pytest.mark.parametrize("last", ["new", "ready.mlpackage", "ready.json"])
-def test_readers_finish_what_a_killed_build_began(
-    last, tiny_checkpoint, tiny_build, tmp_path, capsys
-):
-    """Killed between the renames: before the new package counts the old one comes back (the new one
-    would be refused: it holds a file more), and from there on the new one gets its names.
-    """
-    from kokoro_ane.pipeline.speak import main as speak
-
-    build = shutil.copytree(tiny_build, tmp_path / "build")
-    manifest = next(build.glob("KokoroVocoder*fp16.json"))
-    assert ran(sys.executable, "-c", REPLACED, str(manifest), last).returncode == 9
-    assert not manifest.exists()
-    arguments = (
-        f"Hi. --checkpoint {tiny_checkpoint.folder} --build {build} -o {tmp_path}/a.wav --quiet"
-    ).split()
-    assert speak(arguments) == 0
-    assert f"{manifest.name} put in place" in capsys.readouterr().err
-    assert not list(build.glob(".staged-*"))

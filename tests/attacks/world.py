@@ -51,13 +51,13 @@ WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of this harness
 # What takes long: the command has gone to work.
 LONG = """
     core.builder.convert quantize.compress.level_of quantize.candidates.Candidates.measured
-    runtimes.onnx.onnx_levels.write_level pipeline.intermediates.upstream_run
+    runtimes.onnx.onnx_levels.write_level pipeline.intermediates.run_upstream
     eval.execution.Workers.measure speech.speech.check_speech
     pipeline.bundle_files.write_text_tables core.kokoro_int8.cache._decode
     core.kokoro_int8.packages.decode
 """.split()
 IMPORTED = """
-    coremltools onnxruntime matplotlib.figure soundfile mlprogram.examine.ane
+    coremltools onnxruntime soundfile mlprogram.examine.ane
     kokoro_g2p.phonemizer kokoro_ane.pipeline.synthesis kokoro_ane.quantize.compress
     kokoro_ane.eval.levels kokoro_ane.eval.report_page kokoro_ane.eval.terminal
     kokoro_ane.eval.reference kokoro_ane.runtimes.torch_runtime kokoro_ane.pipeline.validate

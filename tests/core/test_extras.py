@@ -29,7 +29,8 @@ JUDGE = (
     "the judge needs pocketsphinx, resemblyzer, xls_r_sqa, which are not installed: run"
     ' `pip install "kokoro-ane[judge]" && pip install --no-deps resemblyzer xls-r-sqa`'
 )
-PLOT = '--save-dir needs matplotlib, which is not installed: run `pip install "kokoro-ane[plot]"`'
+UPSTREAM = "upstream's KModel, the reference, needs kokoro, which is not installed: run"
+UPSTREAM += " `pip install --no-deps kokoro==0.9.4`"
 ONNX = "a file of runtime onnx needs onnx, which is not installed: run"
 ONNX += ' `pip install "kokoro-ane[onnx]"`'
 LOUDNESS = "--loudness needs pyloudnorm, which is not installed: run"
@@ -48,7 +49,7 @@ BUILD += ' `pip install "kokoro-ane[build]"`'
         ("quality --method fp32 --runtime onnx", "onnx", ONNX),
         ("speak Hi. --loudness -19 -o {out}/hi.wav", "pyloudnorm", LOUDNESS),
         ("speak Hi. --runtime torch -o {out}/hi.wav", "torch", BUILD),
-        ("validate --text Hi. --save-dir {out}/seams", "matplotlib", PLOT),
+        ("validate --phonemes a", "kokoro", UPSTREAM),
     ],
 )
 def test_before_anything_is_built(command, missing, line, tmp_path):
@@ -86,7 +87,9 @@ def test_one_line_brings_everything_that_is_missing(monkeypatch, tmp_path):
     assert extras.install_line(["rich"]) == "pip install kokoro-ane"
 
 
-@pytest.mark.parametrize(("extra", "module"), [("judge", "resemblyzer"), ("plot", "matplotlib")])
+@pytest.mark.parametrize(
+    ("extra", "module"), [("judge", "resemblyzer"), ("loudness", "pyloudnorm")]
+)
 def test_a_checkout_is_told_its_own_line(extra, module, monkeypatch):
     uninstall(monkeypatch, module)
     with refused("run `make venv`$"):

@@ -138,6 +138,9 @@ def test_a_voice_rejects_by_itself_and_never_leaves_a_verdict_open():
     assert bad.record()["means_of"]["voice four"]["mcd_increase_db"] == pytest.approx(0.4)
     # two clips are no mean, and four of them that differ are too few to be certain
     assert judged(*others, spoken(2, "four", mcd_increase_db=0.4)).verdict == SHIP
+    # the recognizer knows English alone
+    for voice, verdict in (("af_heart", REJECT), ("ff_siwis", SHIP)):
+        assert judged(*others, spoken(4, voice, word_errors_added=5.0)).verdict == verdict
     unsure = [spoken(1, "four", mcd_increase_db=value) for value in (0.1, 0.15, 0.5, 0.4)]
     assert judged(*others, *unsure).verdict == SHIP
 

@@ -3,7 +3,6 @@ of a stranger is shown in safety.
 """
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path

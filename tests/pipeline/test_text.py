@@ -19,7 +19,6 @@ from kokoro_ane.pipeline.audio import CEILING, FADE_SAMPLES, finished
 from kokoro_ane.pipeline.speak import main as synthesize
 from kokoro_ane.pipeline.synthesis import SpeechOptions
 from kokoro_ane.pipeline.timestamps import LINE, TimesFile, stamp
-from kokoro_ane.pipeline.validate import main as validate
 from kokoro_g2p.alphabet import KNOWN, SYMBOLS
 from kokoro_g2p.phonemizer import G2P
 from kokoro_g2p.port.text_tables import languages_for
@@ -77,16 +76,6 @@ def test_speaks_text_its_pause_at_the_end_and_says_what_was_left_out(
         assert words == ["Hello", ",", "world", "."]
     assert synthesize(["😀", *flags]) == 2
     assert "nothing to say: the text holds no word (left out: 1" in capsys.readouterr().err
-
-
-def test_validator_takes_text(folder, g2p, capsys):
-    reports = []
-    phonemes = g2p.phonemize("Hello world.").phonemes
-    for flags in (["--text", "Hello world."], ["--phonemes", phonemes]):
-        assert validate(["--checkpoint", folder, *flags]) == 0
-        reports.append(printed(capsys))
-    assert reports[0]["intermediates"] == reports[1]["intermediates"]
-    assert reports[0]["tokens"] == reports[1]["tokens"]
 
 
 def test_symbols_are_kokoros():

@@ -15,7 +15,7 @@ import torch
 from kokoro_ane.core.voices import Voice
 from kokoro_ane.encoder.functions import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared_levels, compared_runs
+from kokoro_ane.pipeline.intermediates import EXACT, ORDER, compare_runs
 from kokoro_ane.pipeline.step_comparison import first_bad, rectangular
 from kokoro_ane.pipeline.synthesis import STEPS, Pipeline, SpeechOptions
 from kokoro_ane.pipeline.validate import main as validate
@@ -27,7 +27,7 @@ from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_g2p.text import phoneme_sentences
 from mlprogram import Program
 from mlprogram.dtypes import BY_NAME
-from tests.builds import VECTORS_VOICE, left_behind
+from tests.builds import VECTORS_VOICE
 from tests.commands import ROOT, printed
 from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 
@@ -170,32 +170,24 @@ def random_intermediates(seed=0):
 
 class TestValidator:
     def test_equal_runs_are_good(self):
-        rows = compared_runs(random_intermediates(), random_intermediates(), FLOAT32)
-        assert [row.name for row in rows] == list(ORDER)
+        rows = compare_runs(random_intermediates(), random_intermediates(), EXACT)
+        assert [row.name for row in rows] == ORDER
         assert first_bad(rows) is None
-        assert all(row.parts_at is None for row in rows)
+        assert all(row.parts_at is None for row in rows[:-1])
 
     @pytest.mark.parametrize("name", [name for name in ORDER if name not in ("chain", "durations")])
-    def test_one_broken_intermediate_is_the_one_named_and_where(self, name):
+    def test_the_first_broken_intermediate_is_the_one_named_and_where(self, name):
         ours = random_intermediates()
-        ours[name][..., 5:] += 1.0
-        rows = {row.name: row for row in compared_runs(random_intermediates(), ours, FLOAT32)}
+        for later in ORDER[ORDER.index(name) :]:
+            ours[later] = ours[later] + np.where(np.arange(8) < 5, 0, 1)
+        rows = {row.name: row for row in compare_runs(random_intermediates(), ours, EXACT)}
         assert first_bad(list(rows.values())) == name
         assert rows[name].parts_at == 5
 
-    def test_what_follows_a_bad_stage_and_phases_of_silence_are_not_blamed(self):
-        ours = random_intermediates()
-        ours["bert_encoder"] *= 2
-        ours["durations"] = ours["durations"] + 1
-        for name in ("frames", "f0_hz", "energy", "asr"):
-            ours[name] = np.zeros((1, 22, 16))  # other durations, other lengths
-        rows = {row.name: row for row in compared_runs(random_intermediates(), ours, FLOAT32)}
-        assert first_bad(list(rows.values())) == "bert_encoder"
-        assert all(
-            rows[name].verdict == "behind a bad one"
-            for name in ("durations", "frames", "f0_hz", "energy", "asr")
-        )
-        assert rows["text"].verdict == "good"
+    def test_other_lengths_are_bad_and_phases_of_silence_are_not(self):
+        ours = random_intermediates() | {"frames": np.zeros((1, 22, 16))}
+        rows = {row.name: row for row in compare_runs(random_intermediates(), ours, EXACT)}
+        assert first_bad(list(rows.values())) == "frames"
         assert "shape [1, 22, 16]" in rows["frames"].note
         one, other = np.zeros((1, 22, 2)), np.zeros((1, 22, 2))
         one[0, 0], other[0, 0] = 3.0, 3.0
@@ -203,20 +195,9 @@ class TestValidator:
         other[0, 12:] = 1.7
         assert np.allclose(rectangular(one), rectangular(other))
 
-    @pytest.mark.parametrize("gain, verdict", [(0.02, "good"), (0.3, "BAD")])
-    def test_predicted_statistics_are_judged_by_what_another_seed_changes(self, gain, verdict):
-        """Another seed changes the noise, wrong statistics the level of bands."""
-        speech, *noise = np.random.default_rng(0).standard_normal((3, 600 * 40))
-        wrong = 1 + gain * np.sin(np.arange(12_001) / 500)
-        ours = np.fft.irfft(np.fft.rfft(speech) * wrong)
-        runs = [{"waveform": w} for w in (speech, ours, speech + 0.05 * noise[0])]
-        assert compared_levels(*runs).verdict == verdict
-
-    @pytest.mark.parametrize("arithmetic", ["float32", "float64"])
-    def test_our_pytorch_against_upstream(self, folder, arithmetic, tmp_path, capsys):
+    def test_our_pytorch_against_upstream(self, folder, capsys):
         flags = f"--checkpoint {folder} --phonemes {PHONEMES} --voice slt:0.6,rms:0.4"
-        more = f"--arithmetic {arithmetic} --save-dir {tmp_path}"
-        assert validate(f"{flags} {more}".split()) == 0
+        assert validate(flags.split()) == 0
         report = printed(capsys)
         assert report["first_bad"] == {"torch": None}
         rows = {row["name"]: row for row in report["intermediates"]["torch"]}
@@ -224,10 +205,6 @@ class TestValidator:
         assert rows["f0_hz"]["snr_db"] > 100
         # upstream's decoder cannot hold this checkpoint's widths
         assert rows["waveform"]["verdict"] == "not compared"
-        saved = "intermediates.json intermediates.png torch.npz upstream.npz"
-        assert left_behind(tmp_path) == saved.split()
-        with np.load(tmp_path / "torch.npz") as arrays:
-            assert arrays["durations"].shape == (len(PHONEMES) + 2,)
 
     @pytest.mark.parametrize(
         "module, change, stage",
@@ -247,18 +224,16 @@ class TestValidator:
         assert f"the first bad stage is {stage}" in capsys.readouterr().out
 
     @pytest.mark.slow
-    def test_whole_chain_at_full_size_in_float64(self, tmp_path, capsys):
+    def test_whole_chain_at_full_size(self, tmp_path, capsys):
         """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its
         own. Of real Kokoro where it is at hand.
         """
-        if KOKORO_INT8:
-            text = "--text 'The ferry crossed at noon.' --dialect gb"
-            flags = f"{text} --voice bf_emma --checkpoint kokoro-int8"
-        else:
+        flags = "--phonemes 'ðə fˈɛɹi kɹˈɔst ət nˈun.' --voice bf_emma --checkpoint kokoro-int8"
+        if not KOKORO_INT8:
             config = kokoro_config() | {"vocab": VOCAB, "name": "random"}
             full = write_checkpoint(tmp_path, config, encoder=True)
             flags = f"--phonemes {PHONEMES} --checkpoint {full}"
-        assert validate(shlex.split(f"{flags} --arithmetic float64")) == 0
+        assert validate(shlex.split(flags)) == 0
         rows = {row["name"]: row for row in printed(capsys)["intermediates"]["torch"]}
         assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
         assert rows["waveform"]["snr_db"] >= 100

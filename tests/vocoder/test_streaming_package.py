@@ -34,7 +34,6 @@ from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
-from kokoro_ane.pipeline.intermediates import is_predicted
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.compress import (
@@ -170,11 +169,6 @@ def test_the_reference_in_float64_rounds_nothing_to_float32(stage, speech):
     reference = chain.render(speech)
     assert reference.dtype == np.float64
     assert 160 < snr_db(reference, chain.render(moved)) < 1000
-
-
-@pytest.mark.parametrize(("frames", "predicted"), [(128, False), (129, True)])
-def test_statistics_are_predicted_beyond_the_longest_measured_utterance(built, frames, predicted):
-    assert is_predicted(package_of(built, "fp16"), frames) == predicted
 
 
 def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_time(

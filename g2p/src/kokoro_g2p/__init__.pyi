@@ -18,6 +18,10 @@ from .bundled import DATA as DATA
 from .errors import InputError as InputError
 from .errors import UtteranceTooLong as UtteranceTooLong
 
+# JSON that nobody vouches for, and as every file holds it
+from .files import json_text as json_text
+from .files import parse_json as parse_json
+
 # The bundled grammars
 from .grammar.load import grammar_of as grammar_of
 
