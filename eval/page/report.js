@@ -83,6 +83,12 @@
     return image;
   }
 
+  // White on a dark strip: readable on the dark spectrograms and on the light difference.
+  function label(draw, text, x, y, dots) {
+    draw.fillStyle = "rgba(0,0,0,.65)"; draw.fillRect(x, y, draw.measureText(text).width + 12 * dots, 18 * dots);
+    draw.fillStyle = "#fff"; draw.fillText(text, x + 6 * dots, y + 13 * dots);
+  }
+
   function paint() {
     const width = canvas.clientWidth, height = canvas.clientHeight, dots = window.devicePixelRatio || 1;
     if (!pair || !width) return; // drawn when the canvas gets its width
@@ -99,16 +105,15 @@
     draw.font = `${12 * dots}px system-ui, sans-serif`;
     images.forEach((image, i) => {
       draw.drawImage(image, 0, Math.round(i * each), picture.width, Math.round(each - 2 * dots));
-      const wide = draw.measureText(titles[i]).width + 12 * dots;
-      draw.fillStyle = "rgba(0,0,0,.65)"; draw.fillRect(0, Math.round(i * each), wide, 18 * dots);
-      draw.fillStyle = "#fff"; draw.fillText(titles[i], 6 * dots, Math.round(i * each) + 13 * dots);
-      for (const [text, y] of [[`${RATE / 2000} kHz`, 13 * dots], ["0 kHz", each - 20 * dots]])
-        draw.fillText(text, picture.width - draw.measureText(text).width - 6 * dots, Math.round(i * each + y));
+      label(draw, titles[i], 0, Math.round(i * each), dots);
+      for (const [text, y] of [[`${RATE / 2000} kHz`, 0], ["0 kHz", each - 38 * dots]])
+        label(draw, text, picture.width - draw.measureText(text).width - 12 * dots, Math.round(i * each + y), dots);
     });
     const seconds = pair.a.length / RATE; // the axis of time, along the bottom
     for (let second = 1; second < seconds; second++) {
       const x = (second / seconds) * picture.width;
-      draw.fillRect(x, picture.height - 6 * dots, dots, 6 * dots); draw.fillText(`${second} s`, x + 3 * dots, picture.height - 6 * dots);
+      label(draw, `${second} s`, x, picture.height - 18 * dots, dots);
+      draw.fillRect(x, picture.height - 18 * dots, dots, 18 * dots);
     }
     show();
   }
@@ -123,7 +128,12 @@
     const draw = canvas.getContext("2d");
     draw.drawImage(picture, 0, 0);
     const x = (now() / (pair.a.length / RATE)) * canvas.width;
+    draw.fillStyle = "#000"; draw.fillRect(x - 2, 0, 6, canvas.height); // seen on the light difference too
     draw.fillStyle = "#fff"; draw.fillRect(x, 0, 2, canvas.height);
+    const tenths = Math.round(10 * Math.max(0, now())) / 10;
+    if (!playing || Math.floor(tenths) !== Math.floor(canvas.ariaValueNow)) { // not at every frame: a screen reader says it
+      canvas.ariaValueMax = (pair.a.length / RATE).toFixed(1); canvas.ariaValueNow = tenths; canvas.ariaValueText = `${tenths} s`;
+    }
     if (playing) requestAnimationFrame(show);
   }
 
@@ -146,7 +156,7 @@
       gains[name] = gain; sources.push(source);
     }
     playing = { gains, sources, started: begin - position };
-    playButton.textContent = "Stop"; playButton.setAttribute("aria-pressed", "true");
+    playButton.textContent = "Stop"; // its name tells the state
     show();
   }
 
@@ -155,7 +165,7 @@
     position = Math.max(0, now());
     playing.sources.forEach((source) => source.stop());
     playing = null;
-    playButton.textContent = "Play"; playButton.setAttribute("aria-pressed", "false");
+    playButton.textContent = "Play";
   }
 
   function figures(clip, level) {
@@ -186,8 +196,8 @@
     sides[1].textContent = `B: ${level}`;
     $("said").textContent = `${clip.voice}: “${clip.text}”`;
     figures(clip, level);
+    if (was) start(); // before the picture, which takes a tenth of a second
     paint();
-    if (was) start();
     document.documentElement.dataset.ready = "true";
   }
 
@@ -195,12 +205,18 @@
   levelMenu.addEventListener("change", choose);
   playButton.addEventListener("click", () => (playing ? stop() : pair && start()));
   sides.forEach((button) => button.addEventListener("click", () => { side = button.dataset.side; heard(); }));
-  canvas.addEventListener("click", (event) => {
-    if (!pair) return;
-    const was = playing !== null;
+  function seek(seconds) {
+    const was = playing !== null, length = pair.a.length / RATE;
     stop();
-    position = (event.offsetX / canvas.clientWidth) * (pair.a.length / RATE);
+    position = Math.min(length - 0.1, Math.max(0, seconds));
     if (was) start(); else show();
+  }
+  canvas.addEventListener("click", (event) => { if (pair) seek((event.offsetX / canvas.clientWidth) * (pair.a.length / RATE)); });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -0.5, ArrowDown: -0.5, ArrowRight: 0.5, ArrowUp: 0.5, Home: -Infinity, End: Infinity }[event.key];
+    if (!pair || step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    seek(Math.max(0, now()) + step);
   });
   // A click leaves the focus on what was clicked, where the next key would press or open it again: after a pointer, keys are the player's.
   let pointed = false;

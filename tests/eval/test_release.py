@@ -329,14 +329,15 @@ class TestPage:
             chromium.find_element("css selector", clicked).click()
             chromium.switch_to.active_element.send_keys(key)
             pressed = chromium.find_elements("css selector", "[aria-pressed=true]")
-            return [one.get_attribute("id") or one.get_attribute("data-side") for one in pressed]
+            button = chromium.find_element("id", "play")
+            return [button.text, *(one.get_attribute("data-side") for one in pressed)]
 
-        assert after("b", "button[data-side=A]") == ["B"]
-        assert after("a", "summary") == ["A"]
-        assert after(" ", "button[data-side=B]") == ["play", "B"]
-        assert after(" ", "summary") == ["B"]
-        assert after("a", "#play") == ["play", "A"]
-        assert after(" ", "button[data-side=A]") == ["A"]
+        assert after("b", "button[data-side=A]") == ["Play", "B"]
+        assert after("a", "summary") == ["Play", "A"]
+        assert after(" ", "button[data-side=B]") == ["Stop", "B"]
+        assert after(" ", "summary") == ["Play", "B"]
+        assert after("a", "#play") == ["Stop", "A"]
+        assert after(" ", "button[data-side=A]") == ["Play", "A"]
 
     def test_what_a_search_tried_is_drawn(self, record, heard):
         trials = [

@@ -70,7 +70,7 @@ def test_every_control_has_a_name_and_a_visible_focus_in_the_order_of_the_page(c
         stops.append((focus.aria_role, focus.accessible_name))
         assert focus.value_of_css_property("outline-style") == "solid", stops
     assert {*stops} == controls
-    names = ["Sentence", "Version", "Play", "A: original", "B: mixed18"]
+    names = ["Sentence", "Version", "Play", "A: original", "B: mixed18", "place in the sentence"]
     assert [name for _, name in stops] == names
 
 
@@ -93,9 +93,11 @@ def test_switching_is_told_and_keeps_the_place(chromium):
     assert wait(chromium, "starts[4]") == pytest.approx([2.09, 2])
     press(chromium, Keys.TAB, " ")
     assert sides(chromium) == {"A: original": "true", "B: p6": "false"}
+    press(chromium, Keys.TAB * 2, Keys.HOME, Keys.ARROW_RIGHT)  # half a second on
+    assert wait(chromium, "starts[8]")[1] == 0.5
     assert said.aria_role == "status"
     chromium.find_element(By.ID, "clip").send_keys(Keys.ARROW_DOWN)  # another sentence
-    assert wait(chromium, "starts[6]")[1] == 0
+    assert wait(chromium, "starts[10]")[1] == 0
     assert said.text.startswith("bm_george:")
 
 
