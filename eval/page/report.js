@@ -12,7 +12,8 @@
   let pair = null, picture = null, side = "A", context = null, playing = null, position = 0, asked = 0;
 
   data.clips.forEach((clip, i) => clipMenu.add(new Option(`${clip.voice}: ${clip.text.slice(0, 60)}`, i)));
-  data.levels.forEach((name) => levelMenu.add(new Option(name, name)));
+  const sized = (name) => (data.bytes?.[name] ? `${name}, ${(data.bytes[name] / 1e6).toFixed(1)} MB` : name);
+  data.levels.forEach((name) => levelMenu.add(new Option(sized(name), name)));
 
   async function decode(text) {
     const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
