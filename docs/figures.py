@@ -168,7 +168,7 @@ def read_record(path: Path) -> Figures:
             round(means[voice], 3),
             record["verdict"],
             tuple(record["reasons"]),
-            origin["commit"],
+            origin["commit"][:8],
         )
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path} is no file of `kokoro-ane quality`: {problem!r}") from None
