@@ -40,7 +40,8 @@ LENGTHS_S = (2.0, LONG_S, 8.0, 12.0, np.inf)
 FEWEST_FOR_A_MEAN = 3  # clips from which a mean can be certainly too bad
 # what a recognizer heard, which knows English: of other languages it hears as many other words with
 # another noise seed
-WORDS, ENGLISH = ("words_changed", "word_errors_added"), ("us", "gb")
+WORDS = ("words_changed", "word_errors_added")
+ENGLISH = ("us", "gb")
 Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per clip
 
 

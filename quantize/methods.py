@@ -88,7 +88,7 @@ class OwnGrid:
 # - the depthwise upsampler;
 # - the first upsampler, 0.8 % of the arithmetic: with it in int8 one gate is undecided
 #   (docs/quantization.md); and the second, because AdaIN's epsilon fixes the scale of its input;
-# - all of the last stage: where a column is an eighth of a millisecond, rounding moves more bytes
+# - all of the last stage: where a column is a fifth of a millisecond, rounding moves more bytes
 #   than it saves and makes half of the level's error (docs/quantization.md);
 # - the block of the first stage that makes most of the rest.
 FLOAT_INPUTS = (
