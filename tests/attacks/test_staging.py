@@ -22,7 +22,7 @@ from kokoro_ane.core.staging import (
     write_json,
 )
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.resume import not_a_resume_state, resume_state
+from kokoro_ane.pipeline.resume import explain_foreign_state, resume_state
 from tests.attacks.test_output import of_ours, our_folder
 from tests.builds import left_behind
 from tests.commands import ROOT, parsed, ran, refused
@@ -66,7 +66,7 @@ class TestStaging:
 
     def test_control_a_users_folder_is_refused(self, tmp_path):
         (tmp_path / "thesis.tex").write_text("mine")
-        assert "holds thesis.tex" in not_a_resume_state(tmp_path)
+        assert "holds thesis.tex" in explain_foreign_state(tmp_path)
         with refused("holds thesis.tex"), resume_state(tmp_path, {"text": "y"}):
             pass
         assert left_behind(tmp_path) == ["thesis.tex"]
