@@ -63,7 +63,7 @@ from kokoro_ane.pipeline import (
     load_upstream,
 )
 from kokoro_ane.quantize import Request
-from kokoro_ane.runtimes import RUNTIMES, files_of, module_of, open_runtime
+from kokoro_ane.runtimes import RUNTIMES, find_files, module_of, open_runtime
 from kokoro_ane.speech import speech_lines
 from kokoro_g2p import chunks, text_reader
 
@@ -161,7 +161,7 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     # libraries are imported first: their time and pages are not the models'
     for name in (RUNTIMES[runtime].module.partition(":")[0], *RUNTIMES[runtime].needs):
         importlib.import_module(name)
-    encoders, vocoder = files_of(
+    encoders, vocoder = find_files(
         runtime, Request(checkpoint, options.build, options.method, options.layout)
     )
     voice, opened_parts, rows = (

@@ -110,14 +110,14 @@ def silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
 
 def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     """Return how late words begin after a silence of 0.1 s or more, and end before one, in ms."""
-    from kokoro_ane.pipeline import words_of
+    from kokoro_ane.pipeline import time_words
 
     late: dict[str, list[float]] = {"begin": [], "end": []}
     for voice in voices:
         offset = 0
         for speech in speaks(SENTENCES, voice):
             loud = STEP * Loudness(speech.audio).loud + offset
-            words = [one for one in words_of(speech, offset) if one[0].source != "punctuation"]
+            words = [one for one in time_words(speech, offset) if one[0].source != "punctuation"]
             begins, ends = (
                 np.array([word[place] for word in words]) * SAMPLE_RATE_HZ for place in (1, 2)
             )

@@ -39,14 +39,14 @@ from .commands import CommandOptions as CommandOptions
 from .commands import QuantizeOptions as QuantizeOptions
 from .commands import add_options as add_options
 from .commands import build_option as build_option
+from .commands import check_options as check_options
 from .commands import check_seed as check_seed
 from .commands import checkpoint_option as checkpoint_option
+from .commands import collect_options as collect_options
 from .commands import conclude as conclude
 from .commands import exit_of as exit_of
 from .commands import layout_option as layout_option
 from .commands import option as option
-from .commands import options_from as options_from
-from .commands import options_of as options_of
 from .commands import parse as parse
 from .commands import print_table as print_table
 from .commands import seed_argument as seed_argument
@@ -155,8 +155,8 @@ from .export import full_disk_is_an_oserror as full_disk_is_an_oserror
 from .export import quiet_coremltools as quiet_coremltools
 from .export import save_package as save_package
 from .extras import BASE as BASE
-from .extras import install_line as install_line
-from .extras import missing_of as missing_of
+from .extras import find_missing as find_missing
+from .extras import format_install_line as format_install_line
 
 # Where Kokoro-82M comes from, and which of its bytes may be released
 from .hub import HUB_FILES as HUB_FILES
@@ -165,9 +165,9 @@ from .hub import HUB_REVISION as HUB_REVISION
 
 # kokoro-int8 as a checkpoint folder in the user's cache
 from .kokoro_int8.cache import WEIGHTS_SHA256 as WEIGHTS_SHA256
-from .kokoro_int8.cache import available as available
 from .kokoro_int8.cache import cache_root as cache_root
 from .kokoro_int8.cache import has_kokoros_vocoder as has_kokoros_vocoder
+from .kokoro_int8.cache import is_available as is_available
 from .layers import HALF_POWER as HALF_POWER
 from .layers import LEAKY_SLOPE as LEAKY_SLOPE
 from .layers import NORM_EPSILON as NORM_EPSILON
@@ -195,14 +195,14 @@ from .manifest import MANIFEST_FILE as MANIFEST_FILE
 from .manifest import PACKAGE_FILE as PACKAGE_FILE
 from .manifest import PACKAGE_TOOLS as PACKAGE_TOOLS
 from .manifest import Manifest as Manifest
-from .manifest import content_sha256 as content_sha256
 from .manifest import copy_package as copy_package
 from .manifest import describe_package as describe_package
 from .manifest import described as described
+from .manifest import hash_content as hash_content
+from .manifest import hash_package as hash_package
 from .manifest import level_name as level_name
 from .manifest import package_name as package_name
 from .manifest import package_of_ours as package_of_ours
-from .manifest import package_sha256 as package_sha256
 from .manifest import tool_versions as tool_versions
 
 # The resources of one process
@@ -246,15 +246,15 @@ from .tensor_files import read_npz as read_npz
 
 # Which voices there are
 from .voice_list import ListedVoice as ListedVoice
+from .voice_list import list_voice_names as list_voice_names
 from .voice_list import list_voices as list_voices
-from .voice_list import voice_names as voice_names
 
 # Voices
 from .voices import Voice as Voice
 from .voices import VoiceLibrary as VoiceLibrary
 from .voices import check_voice as check_voice
-from .voices import no_speaker as no_speaker
+from .voices import describe_no_speaker as describe_no_speaker
+from .voices import list_speakers as list_speakers
 from .voices import parse_blend as parse_blend
-from .voices import speakers as speakers
 from .voices import style_path as style_path
 from .voices import style_row as style_row

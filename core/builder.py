@@ -31,7 +31,7 @@ from kokoro_ane.core.manifest import (
     tool_versions,
 )
 from kokoro_ane.core.package_notes import write_notes
-from kokoro_ane.core.process import temporary_files_in
+from kokoro_ane.core.process import put_temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from mlprogram import Program
 
@@ -150,7 +150,7 @@ def build_packages(
         targets.append((out / f"{part.file}.json", MANIFEST_FILE))
     manifests = []
     # A package whose checks fail never stands under its name, and neither does its manifest.
-    with staged_together(*targets) as places, temporary_files_in(places[0].parents[1]):
+    with staged_together(*targets) as places, put_temporary_files_in(places[0].parents[1]):
         packages, asides = places[::2], places[1::2]  # what is written, and its manifest
         programs: dict[str, Any] = {}
         for part, package in zip(parts, packages, strict=True):
@@ -186,7 +186,7 @@ def build_packages(
     return tuple(manifests)
 
 
-def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
+def _write(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
     """Convert the part's functions, save them as `path` and open what was saved, by contract
     name.
     """
@@ -197,7 +197,7 @@ def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
     return {name: Program(path, function=inside) for name, inside in part.functions.items()}
 
 
-PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours, write_notes)
+PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _write, package_of_ours, write_notes)
 
 
 def current(paths: tuple[Path, ...], key: str) -> tuple[Manifest, ...]:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kokoro_ane.core.config import KokoroConfig, not_releasable
 from kokoro_ane.core.data_files import check_name, sha256_of, sha256_of_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.hub import HUB_REPOSITORY, download, released_weights
+from kokoro_ane.core.hub import HUB_REPOSITORY, download, list_released_weights
 from kokoro_ane.core.staging import is_of_finder
-from kokoro_ane.core.tensor_files import by_part, plain_tensor, read_safetensors, read_tensors
+from kokoro_ane.core.tensor_files import plain_tensor, read_safetensors, read_tensors, split_by_part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,10 +71,10 @@ def _default(thorough: bool) -> "Checkpoint":
     try:
         folder = download()
     except InputError as problem:
-        from kokoro_ane.core.kokoro_int8.cache import available
+        from kokoro_ane.core.kokoro_int8.cache import is_available
         from kokoro_ane.core.kokoro_int8.packages import INSTALL
 
-        if not available():
+        if not is_available():
             raise InputError(
                 f"no checkpoint is at hand: {INSTALL}, as kokoro-int8; --checkpoint FOLDER names"
                 f" another; {problem}"
@@ -144,7 +144,7 @@ def withheld(identity: Identity) -> str | None:
     """Return why a checkpoint may not be released, naming the first part that is not on the list,
     or None.
     """
-    entry = released_weights(identity.weights)
+    entry = list_released_weights(identity.weights)
     if entry is None:
         return (
             f"its weights (SHA-256 {identity.weights[:12]}) are not on the list of releasable"
@@ -248,7 +248,7 @@ class Checkpoint:
         """The reason why nothing of it may be released; None where weights, config and every voice
         are on the list.
         """
-        if released_weights(self.sha256) is None:  # before its voices are read
+        if list_released_weights(self.sha256) is None:  # before its voices are read
             return withheld(Identity(self.sha256, "", {}))
         return (
             withheld(self.identity)
@@ -290,7 +290,7 @@ class Checkpoint:
         if isinstance(data, dict) and any(
             isinstance(name, str) and name.startswith(PREFIXES) for name in data
         ):
-            data = by_part(data)  # upstream's KModel.state_dict()
+            data = split_by_part(data)  # upstream's KModel.state_dict()
         if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
             raise InputError(
                 f"{self.weights} is not a dict of state dicts: expected the parts"

@@ -90,7 +90,7 @@ def parse(
     """
     parser = Parser(prog, doc)
     add_options(parser, kind, **choices)
-    return options_of(kind, parser.parse_args(argv))
+    return collect_options(kind, parser.parse_args(argv))
 
 
 def add_options(
@@ -139,7 +139,7 @@ def _note_rare(parser: argparse.ArgumentParser, actions: int, is_rare: bool) -> 
         parser.rare += parser._actions[actions:]
 
 
-def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
+def collect_options(kind: type[Options], arguments: argparse.Namespace) -> Options:
     """Return the options of parsed flags; a flag that was not given leaves the field's default."""
     values: dict[str, Any] = {}
     for each in fields(kind):
@@ -149,7 +149,7 @@ def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
     return kind(**values)
 
 
-def options_from(kind: type[Options], values: Mapping[str, Any]) -> Options:
+def check_options(kind: type[Options], values: Mapping[str, Any]) -> Options:
     """Return the options of a call in Python; a str may name a file. Raises InputError for a name
     that there is not, and for a value of another type than the flag's.
     """
@@ -196,7 +196,7 @@ def check_seed(seed: int) -> int:
     return int(seed)
 
 
-def buckets_argument(text: str) -> tuple[int, ...]:
+def parse_buckets(text: str) -> tuple[int, ...]:
     """'20,40' -> (20, 40), for argparse; an ArgumentTypeError says what is wrong with the list."""
     try:
         return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
@@ -210,7 +210,7 @@ def buckets_argument(text: str) -> tuple[int, ...]:
 
 def token_buckets(text: str) -> tuple[int, ...]:
     """Lengths within ALBERT's positions: 3 to 512."""
-    buckets = buckets_argument(text)
+    buckets = parse_buckets(text)
     if buckets[0] < 3 or buckets[-1] > MAX_PHONEMES + 2:
         raise argparse.ArgumentTypeError(
             f"token buckets {text!r} are not within 3..{MAX_PHONEMES + 2} (phonemes + 2)"
@@ -292,7 +292,7 @@ class BuildOptions(CommandOptions):
         "a .npz of kokoro_g2p.training.g2p_network with its .json; default: the bundled one"
     )
     buckets: tuple[int, ...] | None = option(
-        "enumerated lengths in frames, 40 a second, rising", type=buckets_argument
+        "enumerated lengths in frames, 40 a second, rising", type=parse_buckets
     )
     token_buckets: tuple[int, ...] | None = option(
         "enumerated lengths in tokens (phonemes + 2)", type=token_buckets

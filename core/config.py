@@ -19,7 +19,7 @@ from kokoro_ane.core.contract import (
     PROSODY_PER_FRAME,
     VOICE_SHAPE,
 )
-from kokoro_ane.core.data_files import check_name, conform, filled, read_json
+from kokoro_ane.core.data_files import check_name, conform, fill_defaults, read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_g2p import MAX_PHONEMES
 
@@ -220,7 +220,7 @@ class KokoroConfig:
             if "name" in data:
                 check_name(data["name"], "name")
             _require_sizes(data, "")
-            return filled(cls, data, where)
+            return fill_defaults(cls, data, where)
         except InputError as problem:
             raise InputError(f"{where}: {problem}") from None
 

@@ -163,7 +163,7 @@ def conform(value: Any, hint: Any, where: str) -> None:
         raise problems[0]
     if origin in (tuple, list, typing.Sequence):
         if not isinstance(value, list | tuple):
-            raise InputError(f"{where} is {_told(value)}, not a list")
+            raise InputError(f"{where} is {_describe(value)}, not a list")
         for index, item in enumerate(value):
             conform(item, inner[0], f"{where}[{index}]")
         return
@@ -172,7 +172,7 @@ def conform(value: Any, hint: Any, where: str) -> None:
     # JSON writes 1.0 as 1, and Python takes True for 1.
     allowed: Any = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{where} is {_told(value)}, not {KINDS.get(kind, 'an object')}")
+        raise InputError(f"{where} is {_describe(value)}, not {KINDS.get(kind, 'an object')}")
     if kind is float and not abs(value) < float("inf"):
         raise InputError(f"{where} is {value}, not a finite number")
     if is_record:
@@ -203,7 +203,7 @@ def _require_fields(value: dict[str, Any], hint: Any, where: str) -> None:
         conform(value[name], hints[name], f"{where}.{name}")
 
 
-def filled(kind: type[Record], data: Any, where: str) -> Record:
+def fill_defaults(kind: type[Record], data: Any, where: str) -> Record:
     """Return the dataclass `kind`, and those in it, from parsed JSON that conforms to it; its lists
     are tuples.
     """
@@ -213,14 +213,18 @@ def filled(kind: type[Record], data: Any, where: str) -> Record:
         if each.name in data:
             value = data[each.name]
             is_section = dataclasses.is_dataclass(each.type)
-            values[each.name] = filled(each.type, value, where) if is_section else _frozen(value)  # type: ignore[arg-type]
+            values[each.name] = (
+                fill_defaults(each.type, value, where)  # type: ignore[arg-type]
+                if is_section
+                else _freeze(value)
+            )
     return kind(**values)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list) else value
 
 
-def _told(value: Any) -> str:
+def _describe(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:50]}..."

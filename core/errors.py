@@ -19,14 +19,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
-from kokoro_ane.core.extras import BASE, install_line, missing_of
+from kokoro_ane.core.extras import BASE, find_missing, format_install_line
 from kokoro_ane.core.process import (
     INTERRUPTED,
     NO_ROOM,
     end_interrupted,
-    interrupted_before,
-    interruptible,
-    temporary_files_apart,
+    handle_interrupts,
+    raise_swallowed_interrupt,
+    separate_temporary_files,
 )
 
 # the reader's own: its texts and ours fail alike
@@ -63,11 +63,11 @@ def require_installed(use: str, extra: str = BASE, modules: Collection[str] = ()
     """Raise InputError that names all modules of an extra (core/extras.py), or of `modules`, that
     are missing, and the line that installs them.
     """
-    if missing := missing_of(extra, modules):
+    if missing := find_missing(extra, modules):
         are = "is" if len(missing) == 1 else "are"
         raise InputError(
             f"{use} needs {', '.join(missing)}, which {are} not installed: run"
-            f" `{install_line(missing)}`"
+            f" `{format_install_line(missing)}`"
         )
 
 
@@ -146,19 +146,19 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
         # hundred at a time takes a tenth of a first sentence's processor time
         gc.set_threshold(10_000)
     try:
-        with interruptible(last=argv is None):
+        with handle_interrupts(last=argv is None):
             try:
-                with temporary_files_apart():
-                    code = with_streams(lambda: _code_of(main, argv))
-                    interrupted_before()
+                with separate_temporary_files():
+                    code = run_with_streams(lambda: _run(main, argv))
+                    raise_swallowed_interrupt()
                     return code
             except KeyboardInterrupt:
                 pass
             # a second one is held off; what the exception kept alive, such as a progress bar, has
             # said its last
-            return _interrupted(argv is None)
+            return _end_interrupted(argv is None)
     except KeyboardInterrupt:
-        return _interrupted(argv is None)
+        return _end_interrupted(argv is None)
     finally:
         _began.reset(token)
         if argv is None:
@@ -191,14 +191,14 @@ def command(main: Main) -> Main:
     return cast(Main, called)
 
 
-def _interrupted(last: bool) -> int:
+def _end_interrupted(last: bool) -> int:
     if last:
         end_interrupted()
     print(f"error: {INTERRUPTED}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 
-def _code_of(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
+def _run(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
     _any_character()
     try:
         return main(argv)
@@ -224,7 +224,7 @@ def _line(problem: Exception) -> str | None:
         # mlprogram as a whole comes with an extra; a module of it does not
         if module in OWN_PACKAGES and problem.name != "mlprogram":
             return None
-        return f"{problem} in {sys.executable}: run `{install_line([module])}`"
+        return f"{problem} in {sys.executable}: run `{format_install_line([module])}`"
     # a tree that could not be copied: (from, to, why) of each file
     if isinstance(problem, shutil.Error):
         _, place, reason = problem.args[0][0]
@@ -251,7 +251,7 @@ def _any_character() -> None:
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def with_streams(command: Callable[[], int]) -> int:
+def run_with_streams(command: Callable[[], int]) -> int:
     """Return what a command returns. Where standard output is closed, full, or not read to its end:
     one line on stderr, and EXIT_BAD_INPUT.
     """

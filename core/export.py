@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.manifest import ITEMS, PACKAGE_NAMESPACE, items_text
+from kokoro_ane.core.manifest import ITEMS, PACKAGE_NAMESPACE, format_items
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -92,7 +92,7 @@ def quiet_coremltools() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def fewer_self_checks() -> Iterator[None]:
+def reduce_self_checks() -> Iterator[None]:
     """coremltools looks over the whole program after each of its hundred passes, a third of a
     conversion's time; here only where the program comes in, behind dead code and where it is
     written. The bytes are the same, and the package is executed and compared.
@@ -129,11 +129,11 @@ def convert(function: Function, precision: str, target: str) -> "ct.models.MLMod
                 register()
         with torch.no_grad():
             traced = torch.jit.trace(function.module.eval(), function.example, check_trace=False)
-        with fewer_self_checks():
+        with reduce_self_checks():
             return ct.convert(
                 traced,
-                inputs=[_tensor_type(spec) for spec in function.inputs],
-                outputs=[_tensor_type(spec) for spec in function.outputs],
+                inputs=[_describe_tensor(spec) for spec in function.inputs],
+                outputs=[_describe_tensor(spec) for spec in function.outputs],
                 convert_to="mlprogram",
                 minimum_deployment_target=getattr(ct.target, target),
                 compute_precision=_compute_precision(precision, set(function.keep_fp32)),
@@ -141,7 +141,7 @@ def convert(function: Function, precision: str, target: str) -> "ct.models.MLMod
             )
 
 
-def _tensor_type(spec: TensorType) -> "ct.TensorType":
+def _describe_tensor(spec: TensorType) -> "ct.TensorType":
     """A new object at every call: ct.convert changes the ones it is given."""
     import coremltools as ct
 
@@ -201,7 +201,7 @@ def save_functions(models: "dict[str, ct.models.MLModel]", path: Path) -> None:
     make_reproducible(path)
 
 
-def model_file(package: Path) -> Path:
+def find_model_file(package: Path) -> Path:
     """Where a package's .mlmodel stands, its program and description."""
     manifest = json.loads((package / ITEMS).read_text(encoding="utf-8"))
     paths = (entry["path"] for entry in manifest["itemInfoEntries"].values())
@@ -216,7 +216,7 @@ def make_reproducible(package: Path) -> None:
         from coremltools.proto import Model_pb2
     manifest_path = package / ITEMS
     manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
-    spec_path = model_file(package)
+    spec_path = find_model_file(package)
     # A protobuf map has no order of its own: deterministic=True sorts it.
     spec = Model_pb2.Model.FromString(spec_path.read_bytes())
     metadata = spec.description.metadata.userDefined
@@ -231,4 +231,4 @@ def make_reproducible(package: Path) -> None:
         new_id[old]: entry for old, entry in manifest["itemInfoEntries"].items()
     }
     manifest["rootModelIdentifier"] = new_id[manifest["rootModelIdentifier"]]
-    manifest_path.write_text(items_text(manifest), encoding="utf-8")
+    manifest_path.write_text(format_items(manifest), encoding="utf-8")

@@ -1,9 +1,9 @@
 """What a use needs beside the base, which speaks by ONNX Runtime, and the line that installs it:
 core.errors.require_installed asks before work starts.
 
-    missing_of("judge")                                  # ["pocketsphinx", "resemblyzer"]
+    find_missing("judge")                                 # ["pocketsphinx", "resemblyzer"]
     # pip install "kokoro-ane[judge]" && pip install --no-deps resemblyzer
-    install_line(["pocketsphinx", "resemblyzer"])
+    format_install_line(["pocketsphinx", "resemblyzer"])
 """
 
 import importlib.util
@@ -44,21 +44,21 @@ NOT_IN_VENV = ("executorch", "tvm", "cluster")
 MAKEFILE = Path(__file__).resolve().parents[1] / "Makefile"  # absent where it is installed
 
 
-def missing_of(extra: str, modules: Collection[str] = ()) -> list[str]:
+def find_missing(extra: str, modules: Collection[str] = ()) -> list[str]:
     """Return the modules of an extra, or of `modules`, that are not installed."""
     needed = modules or EXTRAS[extra] + (EXTRAS["build"] if extra in BUILDING else ())
     return [name for name in needed if importlib.util.find_spec(name) is None]
 
 
-def extra_of(module: str) -> str:
+def find_extra(module: str) -> str:
     """Return the first extra that brings a module."""
     return next((extra for extra, modules in EXTRAS.items() if module in modules), BASE)
 
 
-def install_line(missing: Collection[str]) -> str:
+def format_install_line(missing: Collection[str]) -> str:
     """Return the command that installs missing modules."""
     bare = [WITHOUT_DEPENDENCIES[name] for name in missing if name in WITHOUT_DEPENDENCIES]
-    extras = {extra_of(name) for name in missing if name not in WITHOUT_DEPENDENCIES}
+    extras = {find_extra(name) for name in missing if name not in WITHOUT_DEPENDENCIES}
     if MAKEFILE.is_file() and not extras & {*NOT_IN_VENV}:
         return "make venv"
     if extras & {*BUILDING}:

@@ -2,7 +2,7 @@
 revision, and the list of its hashes.
 
     folder = download()     # the snapshot, from the hub's cache where it is complete
-    released()              # core/data/releasable.json, which says where each hash is from
+    read_released()            # core/data/releasable.json, which says where each hash is from
 
 The list holds repository, revision and the hashes of weights, config and each voice.
 """
@@ -94,11 +94,11 @@ def _probe() -> None:
 
 
 @cache
-def released() -> tuple[dict[str, Any], ...]:
+def read_released() -> tuple[dict[str, Any], ...]:
     """Return the entries of the list."""
     return tuple(read_json(RELEASABLE, "it belongs to this repository"))
 
 
-def released_weights(weights_sha256: str) -> dict[str, Any] | None:
+def list_released_weights(weights_sha256: str) -> dict[str, Any] | None:
     """Return the entry of these weights, or None, before a voice is read."""
-    return next((entry for entry in released() if entry["weights"] == weights_sha256), None)
+    return next((entry for entry in read_released() if entry["weights"] == weights_sha256), None)

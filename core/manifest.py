@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import command_for
 from kokoro_ane.core.contract import DEFAULT_LAYOUT, LAYOUTS
-from kokoro_ane.core.data_files import check_name, filled, read_json, readable, sha256_of
+from kokoro_ane.core.data_files import check_name, fill_defaults, read_json, readable, sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import OwnFile, is_of_finder, json_of, json_text, strangers, there
 
@@ -136,7 +136,7 @@ class Manifest:
                 f"{self.package_path} is missing though {self.path} describes it: run"
                 f" `{command_for(self.stage)}` again"
             )
-        sha256 = package_sha256(self.package_path)
+        sha256 = hash_package(self.package_path)
         if sha256 != self.package_sha256:
             raise InputError(
                 f"{self.package_path} has hash {sha256[:12]}, its manifest says"
@@ -161,7 +161,7 @@ class Manifest:
             raise InputError(
                 f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again"
             )
-        manifest = filled(cls, data, str(path))
+        manifest = fill_defaults(cls, data, str(path))
         _require_sound(data, str(path))
         return dataclasses.replace(manifest, path=path)
 
@@ -235,30 +235,31 @@ def _has_own_identifiers(package: Path) -> bool:
     return False
 
 
-def package_sha256(package: Path) -> str:
+def hash_package(package: Path) -> str:
     """One hash over every file of an .mlpackage: names and contents, in sorted order; of a plain
     file its SHA-256.
     """
     if package.is_file():
         return sha256_of(package)
     digest = hashlib.sha256()
-    for path in _parts(package):
+    for path in _list_parts(package):
         name = path.relative_to(package).as_posix()
-        digest.update(name.encode() + b"\0" + bytes.fromhex(content_sha256(path)))
+        digest.update(name.encode() + b"\0" + bytes.fromhex(hash_content(path)))
     return digest.hexdigest()
 
 
-def content_sha256(path: Path) -> str:
+def hash_content(path: Path) -> str:
     """Return the SHA-256 of a file by what it means: its bytes, but of a package's Manifest.json
-    those that items_text makes of it. coremltools adds a line break to it when it opens a package.
+    those that format_items makes of it. coremltools adds a line break to it when it opens a
+    package.
     """
     if path.name == ITEMS and path.parent.suffix == ".mlpackage":
         with suppress(InputError):  # damaged: its bytes
-            return hashlib.sha256(items_text(read_json(path, "")).encode()).hexdigest()
+            return hashlib.sha256(format_items(read_json(path, "")).encode()).hexdigest()
     return sha256_of(path)
 
 
-def items_text(items: Any) -> str:
+def format_items(items: Any) -> str:
     """Return the content of a package's Manifest.json as this project writes it."""
     return json.dumps(items, indent=4, sort_keys=True)
 
@@ -270,21 +271,21 @@ def copy_package(package: Path, target: Path) -> None:
         return
     shutil.copytree(package, target, ignore=lambda _, names: [*filter(is_of_finder, names)])
     if (target / ITEMS).is_file():
-        text = items_text(read_json(target / ITEMS, ""))
+        text = format_items(read_json(target / ITEMS, ""))
         (target / ITEMS).write_text(text, encoding="utf-8")
 
 
-def _parts(package: Path) -> list[Path]:
+def _list_parts(package: Path) -> list[Path]:
     """Return the files of a package, in sorted order."""
     files = (path for path in package.rglob("*") if path.is_file())
     return sorted(path for path in files if not is_of_finder(path.name))
 
 
-def package_bytes(package: Path) -> int:
+def count_package_bytes(package: Path) -> int:
     """Return the size on disk of all files of a package."""
     if package.is_file():
         return package.stat().st_size
-    return sum(path.stat().st_size for path in _parts(package))
+    return sum(path.stat().st_size for path in _list_parts(package))
 
 
 # an old one that a build replaces
@@ -298,6 +299,6 @@ def describe_package(package: Path) -> dict[str, Any]:
     """Return name, hash and size of a package, as its manifest holds them."""
     return {
         "package": package.name,
-        "package_sha256": package_sha256(package),
-        "package_bytes": package_bytes(package),
+        "package_sha256": hash_package(package),
+        "package_bytes": count_package_bytes(package),
     }

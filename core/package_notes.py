@@ -14,7 +14,7 @@ from typing import Any
 
 from kokoro_ane.core.checkpoint import HUB_NAME, KOKORO_INT8
 from kokoro_ane.core.contract import ENCODER_NAME, G2P_NAME, SAMPLE_RATE_HZ, VOCODER_NAME
-from kokoro_ane.core.export import model_file, quiet_coremltools
+from kokoro_ane.core.export import find_model_file, quiet_coremltools
 from kokoro_ane.core.revision import commit
 
 STAGES = MappingProxyType(
@@ -55,7 +55,7 @@ def write_notes(package: Path, stage: str, contract: Mapping[str, Any]) -> None:
     """
     with quiet_coremltools():
         from coremltools.proto import Model_pb2
-    path = model_file(package)
+    path = find_model_file(package)
     spec = Model_pb2.Model.FromString(path.read_bytes())
     name, version = contract["checkpoint"]["name"], import_module("kokoro_ane").__version__
     method, layout = contract["method"], contract.get("layout", "")

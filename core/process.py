@@ -1,11 +1,11 @@
 """The resources of one process: folders that it works in, temporary ones among them, which go when
 it ends or is interrupted, and with the next command where it was killed; and signals.
 
-    with claimed(Path("out/.staged-x.wav")) as folder:  # of several processes one after the other
+    with hold_folder(Path("out/.staged-x.wav")) as folder:  # one process at a time
         (folder / "x").touch()
     with scratch() as folder:  # TMPDIR/kokoro-ane-UID-x
         (folder / "x").touch()
-    with temporary_files_apart():  # of a whole command, those of its libraries too
+    with separate_temporary_files():  # of a whole command, those of its libraries too
         run(arguments)
 """
 
@@ -66,9 +66,9 @@ def try_lock(folder: Path) -> int | None:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[Path]:
+def hold_folder(folder: Path) -> Iterator[Path]:
     """Hold the lock of a folder, and remove the folder in the end."""
-    lock, interrupt = claim(folder), _interrupt()
+    lock, interrupt = claim(folder), _find_interrupt()
     clean = partial(shutil.rmtree, folder, ignore_errors=True)
     cleanups = interrupt.cleanups if interrupt else []
     cleanups.append(clean)
@@ -80,7 +80,7 @@ def claimed(folder: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def leftovers(parent: Path, prefix: str) -> Iterator[Path]:
+def take_leftovers(parent: Path, prefix: str) -> Iterator[Path]:
     """Give each claimed folder whose owner was killed, locked; then remove it and say so."""
     for folder in sorted(parent.glob(f"{prefix}*")):
         with suppress(OSError):  # gone meanwhile, or not ours to touch
@@ -98,14 +98,14 @@ def scratch() -> Iterator[Path]:
     processes are removed. Raises OSError where none can be made.
     """
     parent = Path(tempfile.gettempdir())
-    for _ in leftovers(parent, SCRATCH):
+    for _ in take_leftovers(parent, SCRATCH):
         pass
-    with claimed(Path(tempfile.mkdtemp(prefix=SCRATCH, dir=parent))) as folder:
+    with hold_folder(Path(tempfile.mkdtemp(prefix=SCRATCH, dir=parent))) as folder:
         yield folder
 
 
 @contextmanager
-def temporary_files_in(folder: Path) -> Iterator[None]:
+def put_temporary_files_in(folder: Path) -> Iterator[None]:
     """Put temporary files of libraries, such as coremltools' copies of packages, into `folder`
     until the block ends.
     """
@@ -118,14 +118,14 @@ def temporary_files_in(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def temporary_files_apart() -> Iterator[None]:
+def separate_temporary_files() -> Iterator[None]:
     """Put temporary files of a whole command in a scratch folder. Where none can be made, a
     command that needs none still runs.
     """
     with ExitStack() as held:
         with suppress(OSError, ImportError):
             if not Path(tempfile.gettempdir()).name.startswith(SCRATCH):
-                held.enter_context(temporary_files_in(held.enter_context(scratch())))
+                held.enter_context(put_temporary_files_in(held.enter_context(scratch())))
         yield
 
 
@@ -173,16 +173,16 @@ def show_unraisable(unraised: "sys.UnraisableHookArgs") -> None:
         sys.__unraisablehook__(unraised)
 
 
-def _interrupt() -> Interrupt | None:
+def _find_interrupt() -> Interrupt | None:
     handler = signal.getsignal(signal.SIGTERM)
     return handler if isinstance(handler, Interrupt) else None
 
 
-def interrupted_before() -> None:
+def raise_swallowed_interrupt() -> None:
     """Raise KeyboardInterrupt where one was raised and a library swallowed it: what it made since
     is not to be trusted.
     """
-    interrupt = _interrupt()
+    interrupt = _find_interrupt()
     if interrupt and interrupt.has_come:
         raise KeyboardInterrupt
 
@@ -197,7 +197,7 @@ def has_limited_addresses() -> bool:
 
 
 @contextmanager
-def interruptible(last: bool = False) -> Iterator[None]:
+def handle_interrupts(last: bool = False) -> Iterator[None]:
     """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed
     twice, it does not break the cleaning up.
 

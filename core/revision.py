@@ -9,7 +9,7 @@ from pathlib import Path
 from kokoro_ane.core.sources import ROOT
 
 
-def git(*arguments: str) -> str:
+def ask_git(*arguments: str) -> str:
     """Return git's answer about this checkout; "" where there is no git, or no checkout."""
     try:
         done = subprocess.run(
@@ -22,12 +22,12 @@ def git(*arguments: str) -> str:
 
 def changed_files() -> list[str]:
     """List files that are not as the commit holds them, or that it does not hold."""
-    return [line[3:] for line in git("status", "--porcelain").splitlines()]
+    return [line[3:] for line in ask_git("status", "--porcelain").splitlines()]
 
 
 def commit() -> str:
     """The commit of the code, with "+" where files differ from it; "none" outside of a checkout."""
-    top, _, head = git("rev-parse", "--show-toplevel", "HEAD").partition("\n")
+    top, _, head = ask_git("rev-parse", "--show-toplevel", "HEAD").partition("\n")
     # Installed below somebody's checkout, git would name a commit that does not hold this code.
     if not head or Path(top).resolve() != ROOT:
         return "none"

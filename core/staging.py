@@ -27,7 +27,7 @@ from typing import Any
 
 from kokoro_ane.core.data_files import MAX_TEXT_BYTES, read_json
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.process import NO_ROOM, claimed, interrupted_before, leftovers
+from kokoro_ane.core.process import NO_ROOM, hold_folder, raise_swallowed_interrupt, take_leftovers
 from kokoro_g2p import json_text
 
 # returns why a folder or file is not this project's, or None
@@ -83,17 +83,17 @@ def check_output(
             f"{target} ends in {target.suffix or 'nothing'!r}: the output is"
             f" {' or '.join(suffixes)}"
         )
-    with cannot_write(target):
+    with explain_unwritable(target):
         place = Path(os.path.realpath(target)) if target.is_symlink() else target
         if place.is_symlink():
             raise InputError(f"cannot write {target}: the link leads round in a circle")
-        why = part_of_a_whole(place, vars(arguments) if arguments else {}, ours is None)
+        why = explain_protected(place, vars(arguments) if arguments else {}, ours is None)
         if why:
             raise InputError(f"{target} is not replaced: {why}. Name another file")
     return check_implied(place, ours)
 
 
-def part_of_a_whole(
+def explain_protected(
     place: Path, arguments: Mapping[str, Any], is_record_kept: bool = True
 ) -> str | None:
     """Return why a file may not be written there though the user named it, or None: two of the
@@ -106,7 +106,7 @@ def part_of_a_whole(
         key
         for key, value in arguments.items()
         for path in (value if isinstance(value, list | tuple) else [value])
-        if isinstance(path, Path) and _same(path, real)
+        if isinstance(path, Path) and _is_same(path, real)
     ]
     if len(same) > 1:
         return f"{' and '.join(same)} are the same file"
@@ -132,7 +132,7 @@ def part_of_a_whole(
     return None
 
 
-def _same(one: Path, other: Path) -> bool:
+def _is_same(one: Path, other: Path) -> bool:
     # asked of the file system: where letters' case does not count, two spellings are one file
     if one.exists() and other.exists():
         return one.samefile(other)
@@ -143,7 +143,7 @@ def check_implied(target: Path, ours: Ours | None = None) -> Path:
     """Return `target`, a name that the user did not type, where it can be written. Raises
     InputError for a link too.
     """
-    with cannot_write(target):
+    with explain_unwritable(target):
         real = Path(os.path.realpath(target))  # raises for what can be no name
         _require_free(target, ours)
         folder = next(parent for parent in real.parents if os.path.lexists(parent))
@@ -202,7 +202,7 @@ def is_of_finder(name: str) -> bool:
 
 
 @contextmanager
-def cannot_write(target: Path) -> Iterator[None]:
+def explain_unwritable(target: Path) -> Iterator[None]:
     """Turn an OSError of writing `target` (no room, no rights, too long a name, a null byte) into
     an InputError.
     """
@@ -242,16 +242,16 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     # the folders that this call makes, the inmost first
     missing = [above for above in (parent, *parent.parents) if not above.exists()]
     with ExitStack() as stack:
-        with cannot_write(places[-1]):
+        with explain_unwritable(places[-1]):
             recover(parent)
-            folder = stack.enter_context(claimed(_aside(places[-1])))
+            folder = stack.enter_context(hold_folder(_name_aside(places[-1])))
             _settle(folder)  # of a process that was waited for, and killed
             shutil.rmtree(folder / NEW, ignore_errors=True)
             (folder / NEW).mkdir()
         try:
             yield tuple(folder / NEW / place.name for place in places)
-            interrupted_before()
-            _rights_by_umask(folder / NEW)
+            raise_swallowed_interrupt()
+            _set_rights(folder / NEW)
             for place, ours in targets:
                 _require_free(place, ours)  # another process may have put something there
             _give_names(folder, places)
@@ -269,7 +269,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
                     above.rmdir()
 
 
-def _aside(place: Path) -> Path:
+def _name_aside(place: Path) -> Path:
     return place.with_name(f"{PREFIX}{place.name}")
 
 
@@ -277,7 +277,7 @@ def discard(folder: Path) -> None:
     """Remove a folder of the project. It loses its name at once, so that a killed process never
     leaves half of it there.
     """
-    with claimed(_aside(folder)) as aside:
+    with hold_folder(_name_aside(folder)) as aside:
         folder.rename(aside / NEW)
 
 
@@ -338,11 +338,11 @@ def recover(parent: Path) -> None:
     """Finish or undo what killed processes left in `parent`: finished things get their names,
     half-written ones are removed, with a line on stderr for each.
     """
-    for folder in leftovers(parent, PREFIX):
+    for folder in take_leftovers(parent, PREFIX):
         _settle(folder)
 
 
-def _rights_by_umask(new: Path) -> None:
+def _set_rights(new: Path) -> None:
     """Give all of new/ the rights that a plain open and mkdir would: coremltools' files are 0600,
     its folders 0700.
     """

@@ -23,7 +23,7 @@ MAX_ELEMENTS = 1 << 31  # of one tensor: a stored one may be a single number rep
 
 
 @contextmanager
-def _reading(file: "Path | IO[bytes]", kind: str, again: str = "") -> Iterator[None]:
+def _explain_unreadable(file: "Path | IO[bytes]", kind: str, again: str = "") -> Iterator[None]:
     """Whatever a library raises over a damaged file, or over another kind of file, becomes an
     InputError in one line, which ends with `again`.
     """
@@ -48,7 +48,7 @@ def read_tensors(path: Path) -> Any:
     """
     import torch
 
-    with _reading(path, "a PyTorch file (truncated, or not weights)"):
+    with _explain_unreadable(path, "a PyTorch file (truncated, or not weights)"):
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
@@ -93,7 +93,10 @@ def read_pt_array(path: Path) -> "np.ndarray":
                 raise ValueError("its numbers are compressed")
             return np.frombuffer(archive.read(entry), dtype, count)
 
-    with _reading(path, "a PyTorch file of one tensor"), zipfile.ZipFile(path) as archive:
+    with (
+        _explain_unreadable(path, "a PyTorch file of one tensor"),
+        zipfile.ZipFile(path) as archive,
+    ):
         (index,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
         folder = index.removesuffix("data.pkl")
         with archive.open(index) as stream:
@@ -139,7 +142,7 @@ def read_npy(path: Path) -> "np.ndarray":
     """
     import numpy as np
 
-    with _reading(path, "a NumPy array"):
+    with _explain_unreadable(path, "a NumPy array"):
         # mapped first: that compares the header with the file's size
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
 
@@ -152,7 +155,7 @@ def read_npz(
     """
     import numpy as np
 
-    with _reading(file, "arrays", again), np.load(file, allow_pickle=False) as stored:
+    with _explain_unreadable(file, "arrays", again), np.load(file, allow_pickle=False) as stored:
         return {name: stored[name] for name in names or stored.files}
 
 
@@ -162,11 +165,11 @@ def read_safetensors(path: Path) -> "dict[str, dict[str, Tensor]]":
     """
     from safetensors.torch import load_file
 
-    with _reading(path, "safetensors (truncated, or not weights)"):
-        return by_part(load_file(path))
+    with _explain_unreadable(path, "safetensors (truncated, or not weights)"):
+        return split_by_part(load_file(path))
 
 
-def by_part(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
+def split_by_part(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
     """The state dict of a whole model, keys "PART.KEY", as one of each part."""
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():

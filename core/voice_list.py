@@ -1,6 +1,6 @@
 """Which voices a checkpoint has, before it is opened: names, and what is known of each.
 
-voice_names("kokoro-int8")        # no weights are read
+list_voice_names("kokoro-int8")        # no weights are read
 list_voices()[0]                  # ListedVoice("af_alloy", "en-US", "female", ..., at_hand=True)
 """
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from kokoro_ane.core.checkpoint import KOKORO_INT8
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.hub import HUB_FILES, HUB_REPOSITORY, HUB_REVISION, released
+from kokoro_ane.core.hub import HUB_FILES, HUB_REPOSITORY, HUB_REVISION, read_released
 from kokoro_ane.core.voices import VoiceLibrary
 
 # by the first two letters of a name, as upstream gives them; BCP 47
@@ -48,10 +48,10 @@ def list_voices(source: str | None = None) -> tuple[ListedVoice, ...]:
 
     Raises InputError for a folder without voices.
     """
-    names, at_hand = voice_names(source), _at_hand(source)
+    names, at_hand = list_voice_names(source), _at_hand(source)
     if not names:
         raise InputError(f"{source} holds no voice")
-    hub = released()[0]["voices"]
+    hub = read_released()[0]["voices"]
     is_folder = source not in (None, HUB_REPOSITORY, KOKORO_INT8)
     listed = []
     for name in names:
@@ -63,40 +63,40 @@ def list_voices(source: str | None = None) -> tuple[ListedVoice, ...]:
     return tuple(listed)
 
 
-def voice_names(source: str | None) -> tuple[str, ...]:
+def list_voice_names(source: str | None) -> tuple[str, ...]:
     """The names of a checkpoint's voices, sorted, without opening it; a folder that is none has
     none.
     """
     if source == KOKORO_INT8:
         return tuple(sorted(_of_int8()))
     if source == HUB_REPOSITORY:
-        return tuple(sorted(released()[0]["voices"]))
+        return tuple(sorted(read_released()[0]["voices"]))
     if source is None:
-        return tuple(sorted({*released()[0]["voices"], *_of_int8()}))
+        return tuple(sorted({*read_released()[0]["voices"], *_of_int8()}))
     return VoiceLibrary(Path(source) / "voices").names
 
 
 def _of_int8() -> set[str]:
     """Those that come with this package, and those that a user added."""
-    from kokoro_ane.core.kokoro_int8.cache import bundled_voices, cache_folder
+    from kokoro_ane.core.kokoro_int8.cache import find_cache_folder, list_bundled_voices
 
-    return {*bundled_voices(), *VoiceLibrary(cache_folder() / "voices").names}
+    return {*list_bundled_voices(), *VoiceLibrary(find_cache_folder() / "voices").names}
 
 
 def _at_hand(source: str | None) -> set[str]:
     """The names that need no download."""
     from huggingface_hub import try_to_load_from_cache
 
-    from kokoro_ane.core.kokoro_int8.cache import available
+    from kokoro_ane.core.kokoro_int8.cache import is_available
 
     if source not in (None, HUB_REPOSITORY, KOKORO_INT8):
-        return set(voice_names(source))
+        return set(list_voice_names(source))
     names = set()
     if source != KOKORO_INT8:
-        for name in released()[0]["voices"]:
+        for name in read_released()[0]["voices"]:
             file = HUB_FILES[-1].replace("*", name)
             if isinstance(try_to_load_from_cache(HUB_REPOSITORY, file, revision=HUB_REVISION), str):
                 names.add(name)
-    if source != HUB_REPOSITORY and available():
+    if source != HUB_REPOSITORY and is_available():
         names |= _of_int8()
     return names

@@ -21,7 +21,7 @@ import numpy as np
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.data_files import NAME
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.hub import released
+from kokoro_ane.core.hub import read_released
 from kokoro_ane.core.tensor_files import plain_tensor, read_npy, read_pt_array, read_tensors
 from kokoro_g2p import voice_language
 
@@ -150,17 +150,17 @@ class VoiceLibrary:
         path = next((path for path in places if path.is_file()), None)
         if path is not None:
             return read_pack(path)
-        raise _unknown(name, self.names, str(self.folder))
+        raise _explain_unknown(name, self.names, str(self.folder))
 
 
-def speakers(language: str, names: Collection[str]) -> list[str]:
+def list_speakers(language: str, names: Collection[str]) -> list[str]:
     """Those of `names` that speak a language (us, gb, es, ...) by their names, sorted."""
     return sorted(name for name in names if voice_language(name) == language)
 
 
-def no_speaker(language: str, place: str) -> str:
+def describe_no_speaker(language: str, place: str) -> str:
     """A sentence on a language that no voice of `place` speaks, with those of Kokoro's 54."""
-    listed = ", ".join(speakers(language, released()[0]["voices"]))
+    listed = ", ".join(list_speakers(language, read_released()[0]["voices"]))
     return f"no voice of {place} speaks {language}; `{ALL_VOICES}` adds {listed} to kokoro-int8"
 
 
@@ -172,14 +172,14 @@ def check_voice(text: str | None, names: Collection[str], place: str) -> str:
         return DEFAULT_VOICE if DEFAULT_VOICE in names else min(names)
     for name, _ in parse_blend(text):
         if name not in names:
-            raise _unknown(name, names, place)
+            raise _explain_unknown(name, names, place)
     return text
 
 
-def _unknown(name: str, names: Collection[str], place: str) -> InputError:
+def _explain_unknown(name: str, names: Collection[str], place: str) -> InputError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    if any(name in entry["voices"] for entry in released()):
+    if any(name in entry["voices"] for entry in read_released()):
         hint = f"; it is one of Kokoro's 54, which `{ALL_VOICES}` adds to kokoro-int8."
     listed = ", ".join(sorted(names)) or "none"
     return InputError(f"no voice {name!r} in {place}{hint} There are: {listed}")

@@ -8,8 +8,8 @@ from .encoder_stage import KEEP_FP32 as KEEP_FP32
 from .encoder_stage import EncoderPackage as EncoderPackage
 from .encoder_stage import EncoderStage as EncoderStage
 from .encoder_stage import check_utterances as check_utterances
-from .encoder_stage import compared as compared
-from .encoder_stage import contract_words as contract_words
+from .encoder_stage import compare_outputs as compare_outputs
+from .encoder_stage import describe_contract as describe_contract
 from .encoder_steps import MAX_SPEED as MAX_SPEED
 from .encoder_steps import MIN_SPEED as MIN_SPEED
 from .encoder_steps import STEPS as STEPS
@@ -22,7 +22,7 @@ from .encoder_steps import EncoderBackend as EncoderBackend
 from .encoder_steps import check_speed as check_speed
 from .encoder_steps import encode as encode
 from .encoder_steps import input_ids as input_ids
-from .encoder_steps import program_functions as program_functions
+from .encoder_steps import join_programs as join_programs
 from .encoder_steps import whole_frames as whole_frames
 
 # The encoder in PyTorch
@@ -30,7 +30,7 @@ from .functions import DurationFunction as DurationFunction
 from .functions import Encoder as Encoder
 from .functions import ProsodyFunction as ProsodyFunction
 from .functions import TextEncoder as TextEncoder
-from .functions import exact_functions as exact_functions
+from .functions import make_exact_functions as make_exact_functions
 from .functions import torch_backend as torch_backend
 from .functions import torch_encoder as torch_encoder
 from .functions import torch_functions as torch_functions
@@ -39,5 +39,5 @@ from .functions import torch_functions as torch_functions
 from .lstm import OneLSTM as OneLSTM
 from .lstm import PrefixLSTM as PrefixLSTM
 from .lstm import flagged as flagged
-from .lstm import with_operators as with_operators
-from .lstm import without_lstm as without_lstm
+from .lstm import unroll_lstms as unroll_lstms
+from .lstm import use_lstm_operators as use_lstm_operators

@@ -58,9 +58,14 @@ from kokoro_ane.encoder.encoder_steps import (
     Encoded,
     EncoderBackend,
     encode,
-    program_functions,
+    join_programs,
 )
-from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, exact_functions
+from kokoro_ane.encoder.functions import (
+    DurationFunction,
+    Encoder,
+    ProsodyFunction,
+    make_exact_functions,
+)
 from kokoro_ane.encoder.lstm import OneLSTM
 from kokoro_g2p import MAX_PHONEMES
 from mlprogram import Program
@@ -104,7 +109,7 @@ class Utterance:
     speed: float
 
 
-def fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, ...]:
+def choose_fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, ...]:
     """The tightest buckets for one utterance, and those about three times as long, as far as they
     exist.
     """
@@ -134,7 +139,7 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
     return utterances
 
 
-def compared(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check]:
+def compare_outputs(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check]:
     """The worst figure of each tensor over all pairs (reference, other), which are aligned by the
     same durations.
     """
@@ -239,23 +244,26 @@ class EncoderStage(CheckpointStage):
         """Every tensor that leaves the package against PyTorch at exact length, at several
         fills.
         """
-        package = program_functions(programs)
+        package = join_programs(programs)
         # Random symbols may last longer than any bucket: both are cut at the longest.
         unbounded, longest = replace(self.limits, total_frames=sys.maxsize), self.buckets.frames[-1]
-        twin, pairs = EncoderBackend(exact_functions(self.encoder), unbounded, None, longest), []
+        twin, pairs = (
+            EncoderBackend(make_exact_functions(self.encoder), unbounded, None, longest),
+            [],
+        )
         for utterance in check_utterances(self.checkpoint, self.buckets):
             exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
-            for fill in fills(self.buckets, len(utterance.ids), exact.asr.shape[-1]):
+            for fill in choose_fills(self.buckets, len(utterance.ids), exact.asr.shape[-1]):
                 backend = EncoderBackend(package, unbounded, fill, longest)
                 arguments = utterance.ids, utterance.style, utterance.speed
                 got = encode(backend, *arguments, durations=exact.durations.numpy())
                 pairs.append((exact, got))
-        return compared(pairs, self.precision)
+        return compare_outputs(pairs, self.precision)
 
     def contract(self, part: Part) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
         config = self.checkpoint.config
-        words = contract_words(config.hidden_dim, config.style_dim)
+        words = describe_contract(config.hidden_dim, config.style_dim)
         fp32_modules = {name: list(KEEP_FP32[name]) for name in part.functions}
         return self.provenance() | {
             "buckets": self.buckets.frames,
@@ -268,7 +276,7 @@ class EncoderStage(CheckpointStage):
         }
 
 
-def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
+def describe_contract(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
     """Inputs and outputs of both functions, for the manifest."""
     style = {
         "shape": [1, style_dim],
@@ -344,7 +352,7 @@ class EncoderPackage:
                 " is two packages, name both"
             )
         with described(self.manifests[0].path):
-            self.functions = program_functions(programs)
+            self.functions = join_programs(programs)
             self.buckets = Buckets(self.manifests[0].token_buckets, self.manifests[0].buckets)
             self.limits = AlignmentLimits(**self.manifests[0].alignment)
 

@@ -133,7 +133,7 @@ def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
     return frames
 
 
-def packed_frames(en: np.ndarray, bucket: int) -> np.ndarray:
+def pack_frames(en: np.ndarray, bucket: int) -> np.ndarray:
     """Pad en [1, C, 1, F], the aligned hidden features, with zeros: [1, C + 1, 1, bucket], with the
     mask as the last row.
     """
@@ -173,7 +173,7 @@ class Functions:
     prosody: Callable[..., tuple[Any, ...]]
 
 
-def program_functions(programs: Mapping[str, Callable[[Named], Named]]) -> Functions:
+def join_programs(programs: Mapping[str, Callable[[Named], Named]]) -> Functions:
     """Both functions, from the programs of one package, of two, or of two files, by name."""
 
     def duration(ids: Any, style: Any, speed: Any) -> tuple[Any, ...]:
@@ -219,7 +219,7 @@ class Context(Protocol):
         """Computes the two functions."""
 
 
-def _ids(context: Context, tensors: Tensors) -> Tensors:
+def _encode_ids(context: Context, tensors: Tensors) -> Tensors:
     return {
         "ids": np.array(input_ids("".join(map(chr, tensors["phonemes"])), context.vocab), np.int32)
     }
@@ -232,13 +232,13 @@ def _pad(context: Context, tensors: Tensors) -> Tensors:
     return {"input_ids": np.pad(ids, (0, padding), constant_values=PADDING_ID)[None]}
 
 
-def _style(context: Context, tensors: Tensors) -> Tensors:
+def _select_style(context: Context, tensors: Tensors) -> Tensors:
     row = style_row(context.voice, len(tensors["phonemes"]))  # [1, 256]
     half = row.shape[1] // 2
     return {"style_decoder": row[:, :half], "style_prosody": row[:, half:]}
 
 
-def _duration(context: Context, tensors: Tensors) -> Tensors:
+def _predict_durations(context: Context, tensors: Tensors) -> Tensors:
     style, backend = tensors["style_prosody"], context.encoder
     inputs = (tensors["input_ids"], style, tensors["speed"].astype(style.dtype))
     raw, hidden, text = computed(backend.functions.duration, *inputs, arrays=backend.arrays)
@@ -264,19 +264,19 @@ def _align(context: Context, tensors: Tensors) -> Tensors:
     }
 
 
-def _asr(_: Context, tensors: Tensors) -> Tensors:
+def _gather_text(_: Context, tensors: Tensors) -> Tensors:
     # [1, C, 1, F] -> [1, C, F]
     return {"asr": tensors["text"][..., tensors["token_of_frame"]][:, :, 0]}
 
 
-def _frames(context: Context, tensors: Tensors) -> Tensors:
+def _gather_frames(context: Context, tensors: Tensors) -> Tensors:
     aligned = tensors["hidden"][..., tensors["token_of_frame"]]  # [1, C, 1, F]
     frames, buckets = aligned.shape[-1], context.encoder.buckets
     bucket = frames if buckets is None else bucket_for(frames, buckets.frames)
-    return {"frames": packed_frames(aligned, bucket)}
+    return {"frames": pack_frames(aligned, bucket)}
 
 
-def _prosody(context: Context, tensors: Tensors) -> Tensors:
+def _predict_prosody(context: Context, tensors: Tensors) -> Tensors:
     backend = context.encoder
     f0_hz, energy = computed(
         backend.functions.prosody,
@@ -293,7 +293,14 @@ def _prosody(context: Context, tensors: Tensors) -> Tensors:
 
 
 STEPS = (
-    Step("ids", STAGE, "symbols to numbers, 0 at both ends", ("phonemes",), {"ids": EQUAL}, _ids),
+    Step(
+        "ids",
+        STAGE,
+        "symbols to numbers, 0 at both ends",
+        ("phonemes",),
+        {"ids": EQUAL},
+        _encode_ids,
+    ),
     Step("pad", STAGE, "smallest token bucket, -1 behind", ("ids",), {"input_ids": EQUAL}, _pad),
     Step(
         "style",
@@ -301,7 +308,7 @@ STEPS = (
         "row n - 1 of the voice; columns 0:128 and 128:256",
         ("phonemes",),
         {"style_decoder": EQUAL, "style_prosody": EQUAL},
-        _style,
+        _select_style,
     ),
     Step(
         "duration",
@@ -309,7 +316,7 @@ STEPS = (
         "package KokoroEncoder, function duration; cut to n + 2 columns",
         ("ids", "input_ids", "style_prosody", "speed"),
         {"raw": 80.0, "hidden": 80.0, "text": 40.0},
-        _duration,
+        _predict_durations,
     ),
     Step("round", STAGE, "half to even, at least 1", ("raw",), {"durations": EQUAL}, _round),
     Step(
@@ -320,14 +327,16 @@ STEPS = (
         {"token_of_frame": EQUAL},
         _align,
     ),
-    Step("asr", STAGE, "gather of the text", ("text", "token_of_frame"), {"asr": EQUAL}, _asr),
+    Step(
+        "asr", STAGE, "gather of the text", ("text", "token_of_frame"), {"asr": EQUAL}, _gather_text
+    ),
     Step(
         "frames",
         STAGE,
         "gather of hidden; mask as last row, zeros up to the frame bucket",
         ("hidden", "token_of_frame"),
         {"frames": EQUAL},
-        _frames,
+        _gather_frames,
     ),
     Step(
         "prosody",
@@ -335,7 +344,7 @@ STEPS = (
         "package KokoroEncoder, function prosody; cut to 2F",
         ("frames", "style_prosody", "token_of_frame"),
         {"f0_hz": 80.0, "energy": 40.0},
-        _prosody,
+        _predict_prosody,
     ),
 )
 # these read neither vocabulary nor voice

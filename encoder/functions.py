@@ -302,7 +302,7 @@ class ProsodyFunction(nn.Module):
         self.energy_predictor = CurvePredictor(encoder.predictor.N, encoder.predictor.N_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-        """frames [1, C + 1, 1, F] of `packed_frames`, style [1, 128] -> F0 (Hz) and energy [1, 2F],
+        """frames [1, C + 1, 1, F] of `pack_frames`, style [1, 128] -> F0 (Hz) and energy [1, 2F],
         without meaning in the padding.
         """
         f0_hz, x, column, mask = self.f0_predictor(frames, style)
@@ -314,7 +314,7 @@ def torch_functions(encoder: Encoder) -> Functions:
     return Functions(DurationFunction(encoder).eval(), ProsodyFunction(encoder).eval())
 
 
-def exact_functions(encoder: Encoder) -> Functions:
+def make_exact_functions(encoder: Encoder) -> Functions:
     """Both functions in float64, which share no rounding with what is checked. Compressed weights
     are unpacked first.
     """

@@ -10,7 +10,7 @@ column says "padding"; its weight closes the input gate, so the cell keeps its i
 the exported program has one `lstm` operation. The forward direction meets the padding last and is
 masked there.
 
-`without_lstm` and `with_operators` write the loop out for exporters that have no LSTM, at exact
+`unroll_lstms` and `use_lstm_operators` write the loop out for exporters that have no LSTM, at exact
 length.
 """
 
@@ -132,7 +132,7 @@ class ScanLSTM(nn.Module):
         return states.squeeze(1)  # [T, hidden]
 
 
-def without_lstm(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Module:
+def unroll_lstms(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Module:
     """A copy of `module` whose LSTMs are loops of that kind."""
     copied = copy.deepcopy(module).eval()
     for path, layer in list(copied.named_modules()):
@@ -169,6 +169,6 @@ class OperatorLSTM(ScanLSTM):
         return states
 
 
-def with_operators(module: nn.Module) -> nn.Module:
+def use_lstm_operators(module: nn.Module) -> nn.Module:
     """A copy of `module` whose LSTMs are operators."""
-    return without_lstm(module, OperatorLSTM)
+    return unroll_lstms(module, OperatorLSTM)

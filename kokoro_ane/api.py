@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core import SAMPLE_RATE_HZ, BuildOptions, QuantizeOptions, list_voices, options_from
+from kokoro_ane.core import (
+    SAMPLE_RATE_HZ,
+    BuildOptions,
+    QuantizeOptions,
+    check_options,
+    list_voices,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +86,7 @@ def speak(
     options = locals()
     from kokoro_ane.pipeline import SpeakOptions, speak_text
 
-    return speak_text(options_from(SpeakOptions, options)).samples, SAMPLE_RATE_HZ
+    return speak_text(check_options(SpeakOptions, options)).samples, SAMPLE_RATE_HZ
 
 
 def load(
@@ -101,7 +107,7 @@ def load(
     from kokoro_ane.pipeline import SpeakOptions
     from kokoro_ane.pipeline import load as load_model
 
-    given = options_from(SpeakOptions, options)
+    given = check_options(SpeakOptions, options)
     return load_model(*(getattr(given, name) for name in OPENING))
 
 
@@ -186,7 +192,7 @@ def build(stage: str, **options: Any) -> "tuple[Manifest, ...]":
     """
     from kokoro_ane.pipeline import build_stage
 
-    return build_stage(options_from(BuildOptions, {"stage": stage} | options))
+    return build_stage(check_options(BuildOptions, {"stage": stage} | options))
 
 
 def compress(method: str, **options: Any) -> "tuple[Manifest, ...]":
@@ -198,7 +204,7 @@ def compress(method: str, **options: Any) -> "tuple[Manifest, ...]":
     """
     from kokoro_ane.pipeline import quantize_stage
 
-    pairs = quantize_stage(options_from(QuantizeOptions, {"method": method} | options))
+    pairs = quantize_stage(check_options(QuantizeOptions, {"method": method} | options))
     return tuple(manifest for _, manifest in pairs)
 
 
@@ -216,7 +222,7 @@ def judge(method: str, **options: Any) -> Judged:
     """
     from kokoro_ane.eval import QualityOptions, judge_level
 
-    level, file = judge_level(options_from(QualityOptions, {"method": method} | options))
+    level, file = judge_level(check_options(QualityOptions, {"method": method} | options))
     reasons, broken = tuple(level["reasons"]), tuple(level["broken"])
     return Judged(level["verdict"], reasons, broken, level["summary"], level["bytes"], file)
 
@@ -231,7 +237,7 @@ def release(**options: Any) -> "Choice":
     """
     from kokoro_ane.eval import ReleaseOptions, choose_release
 
-    return choose_release(options_from(ReleaseOptions, options))[0]
+    return choose_release(check_options(ReleaseOptions, options))[0]
 
 
 def bundle(**options: Any) -> "Bundle":
@@ -244,4 +250,4 @@ def bundle(**options: Any) -> "Bundle":
     """
     from kokoro_ane.pipeline import BundleOptions, make_bundle
 
-    return make_bundle(options_from(BundleOptions, options))
+    return make_bundle(check_options(BundleOptions, options))

@@ -46,7 +46,7 @@ from .synthesis import SynthesisStats as SynthesisStats
 from .synthesis import begin as begin
 
 # When each word and phoneme is heard, by durations and energy (joins.py), written while the audio
-from .timestamps import words_of as words_of
+from .timestamps import time_words as time_words
 
 # Import and run unmodified upstream as the reference
 from .upstream import has_upstreams_widths as has_upstreams_widths

@@ -137,19 +137,21 @@ def assemble(
             "frame_samples": FRAME_SAMPLES,
             "frames_per_second": FRAMES_PER_SECOND,
         },
-        "encoder": [_package(encoder, root, *contract) for encoder in encoders],
-        "vocoder": _package(vocoder, root, "source"),
-        "vocabulary": _file(root / VOCABULARY, root),
+        "encoder": [_describe_package(encoder, root, *contract) for encoder in encoders],
+        "vocoder": _describe_package(vocoder, root, "source"),
+        "vocabulary": _describe_file(root / VOCABULARY, root),
         "voices": {
             "shape": VOICE_SHAPE,
             "row": f"phonemes - 1, at most {MAX_PHONEMES}",
-            "files": [_file(path, root) for path in sorted((root / VOICES).glob("*.style"))],
+            "files": [
+                _describe_file(path, root) for path in sorted((root / VOICES).glob("*.style"))
+            ],
             "statistics": [
-                _file(path, root) for path in sorted((root / VOICES).glob("*.statistics"))
+                _describe_file(path, root) for path in sorted((root / VOICES).glob("*.statistics"))
             ],
         },
-        "text": [_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
-        "vectors": _file(root / VECTORS / INDEX, root),
+        "text": [_describe_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
+        "vectors": _describe_file(root / VECTORS / INDEX, root),
     }
 
 
@@ -193,7 +195,7 @@ def verify_assembly(root: Path, data: dict[str, Any], hashes: Mapping[str, str])
             )
 
 
-def _file(path: Path, root: Path) -> dict[str, Any]:
+def _describe_file(path: Path, root: Path) -> dict[str, Any]:
     """A file and its hash, by its path in the bundle."""
     return {
         "file": path.relative_to(root).as_posix(),
@@ -202,11 +204,11 @@ def _file(path: Path, root: Path) -> dict[str, Any]:
     }
 
 
-def _package(manifest: Manifest, root: Path, *extra: str) -> dict[str, Any]:
+def _describe_package(manifest: Manifest, root: Path, *extra: str) -> dict[str, Any]:
     """The manifest's file, the package, and these fields of the manifest beside the usual ones."""
     fields = ("package_sha256", "package_bytes", "target", "inputs", "outputs", "buckets", *extra)
     return (
-        _file(manifest.path, root)
+        _describe_file(manifest.path, root)
         | {"package": manifest.package_path.relative_to(root).as_posix()}
         | {name: getattr(manifest, name) for name in fields}
     )

@@ -1,11 +1,11 @@
 """Audio behind the models: fades and gain of a chunk, silence and loudness of a whole text, and the
 file or stream that it is written to: 24 kHz, mono, 16 bit.
 
-    samples, gain = finished(waveform)              # faded at both ends, within full scale
-    blocks = trimmed(blocks)                        # without long silence at both ends
-    samples, reached_lufs = levelled(samples, -19)  # at -19 LUFS
-    with to_file(Path("hello.wav")) as output: output.write(samples)
-    to_stream(sys.stdout.buffer, "wav").write(samples)
+    samples, gain = finished(waveform)                    # faded at both ends, within full scale
+    blocks = trim_silence(blocks)                         # without long silence at both ends
+    samples, reached_lufs = level_loudness(samples, -19)  # at -19 LUFS
+    with open_file(Path("hello.wav")) as output: output.write(samples)
+    open_stream(sys.stdout.buffer, "wav").write(samples)
 """
 
 import contextlib
@@ -95,7 +95,7 @@ class StreamFinish:
         return samples
 
 
-def to_pcm(samples: np.ndarray) -> np.ndarray:
+def convert_to_pcm(samples: np.ndarray) -> np.ndarray:
     """Float in -1..1 to 16 bit, rounded half to even: 1.0 becomes 32767."""
     return (
         np.rint(samples.astype(np.float64) * FULL_SCALE).clip(-FULL_SCALE, FULL_SCALE).astype("<i2")
@@ -111,7 +111,7 @@ class Output:
 
     def write(self, samples: np.ndarray) -> None:
         """Write samples [n] float32 in -1..1."""
-        pcm = to_pcm(samples)
+        pcm = convert_to_pcm(samples)
         try:
             self.put(pcm)
         except BrokenPipeError:
@@ -135,7 +135,7 @@ def check_format(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def to_file(path: Path) -> Iterator[Output]:
+def open_file(path: Path) -> Iterator[Output]:
     """A file of FORMATS, which appears under its name when it is complete."""
     import soundfile
 
@@ -157,7 +157,7 @@ def to_file(path: Path) -> Iterator[Output]:
             raise OSError(errno.ENOSPC, message, path.name) from None
 
 
-def to_stream(stream: BinaryIO, kind: str) -> Output:
+def open_stream(stream: BinaryIO, kind: str) -> Output:
     """A pipe, flushed after every block: "wav", or "pcm" without a header."""
     if kind == "wav":
         # 44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are 0xFFFFFFFF, as
@@ -173,7 +173,7 @@ def to_stream(stream: BinaryIO, kind: str) -> Output:
     return Output(put)
 
 
-def trimmed(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+def trim_silence(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """The samples without silence beyond 0.1 s before the first sound and beyond 0.25 s behind the
     last one; silence between sounds stays.
     """
@@ -202,7 +202,7 @@ def check_loudness(lufs: float) -> float:
     return lufs
 
 
-def levelled(samples: np.ndarray, lufs: float) -> tuple[np.ndarray, float | None]:
+def level_loudness(samples: np.ndarray, lufs: float) -> tuple[np.ndarray, float | None]:
     """samples [n] float32 at `lufs` by ITU-R BS.1770-4 (pyloudnorm), or as near as a peak of
     LOUDEST_DBFS lets, and the LUFS reached.
 

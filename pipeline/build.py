@@ -21,9 +21,9 @@ from kokoro_ane.core import (
     BuildOptions,
     Parser,
     add_options,
+    collect_options,
     command,
     conclude,
-    options_of,
 )
 from kokoro_ane.pipeline.package_builds import build_stage
 
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     for stage, (about, names) in STAGES.items():
         add_options(stages.add_parser(stage, help=about), BuildOptions, names)
-    options = options_of(BuildOptions, parser.parse_args(argv))
+    options = collect_options(BuildOptions, parser.parse_args(argv))
     manifests = build_stage(options)
     from kokoro_ane.core import print_report
 

@@ -92,7 +92,7 @@ class Bundle:
     checked: Mapping[str, int] = field(default_factory=dict)
 
 
-def folder_for(options: BundleOptions, request: "Request") -> Path:
+def choose_folder(options: BundleOptions, request: "Request") -> Path:
     """Return the folder to write. Raises InputError for a name that hides that the bundle is not
     releasable.
     """
@@ -112,14 +112,14 @@ def folder_for(options: BundleOptions, request: "Request") -> Path:
     return out
 
 
-def dialects_of(text: str) -> "tuple[Language, ...]":
+def parse_dialects(text: str) -> "tuple[Language, ...]":
     """Parse 'us,fr'. Raises InputError for a language that is not read."""
     from kokoro_g2p import dialect_of, languages_with
 
     return languages_with(dialect_of(name.strip()) for name in text.split(","))
 
 
-def domains_of(options: BundleOptions) -> tuple[str, ...]:
+def parse_domains(options: BundleOptions) -> tuple[str, ...]:
     """Parse 'chat,letters'. Raises InputError for a domain that the whitelist does not have."""
     from kokoro_g2p import grammar_of
 
@@ -163,8 +163,8 @@ def make_bundle(options: BundleOptions) -> Bundle:
             return Bundle(None, decision["verdict"], decision)
         level, layout = parse_level(chosen["stages"]["vocoder"])
         product, method, encoder = (decision, chosen), level.name, chosen["stages"]["encoder"]
-    dialects = None if options.dialects is None else dialects_of(options.dialects)
-    without = domains_of(options)
+    dialects = None if options.dialects is None else parse_dialects(options.dialects)
+    without = parse_domains(options)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     request = resolve(
         options.runtime,
@@ -172,7 +172,7 @@ def make_bundle(options: BundleOptions) -> Bundle:
     )
     check_runtime(options.runtime, request.method)
     require_writable(options.runtime)
-    folder = folder_for(options, request)
+    folder = choose_folder(options, request)
     from kokoro_ane.core import check_output
     from kokoro_ane.pipeline.package_builds import build_package
 

@@ -22,11 +22,11 @@ from kokoro_ane.core import (
     OwnFile,
     Voice,
     check_implied,
-    content_sha256,
     copy_package,
+    describe_no_speaker,
+    hash_content,
     is_of_finder,
     json_text,
-    no_speaker,
     not_releasable,
     read_json,
     read_npy,
@@ -45,21 +45,21 @@ from kokoro_ane.pipeline.assembly import (
     read_assembly,
     verify_assembly,
 )
-from kokoro_ane.pipeline.decision_file import decision_for, unattested, withheld_for
-from kokoro_ane.pipeline.model_card import METADATA, model_card
+from kokoro_ane.pipeline.decision_file import decision_for, explain_unattested, explain_withheld
+from kokoro_ane.pipeline.model_card import METADATA, write_model_card
 from kokoro_ane.pipeline.step_comparison import GOOD
 from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.vector_files import STATISTICS, VOICE, check_vectors, write_vectors
-from kokoro_ane.pipeline.voice_file import STATISTICS_SUFFIX, SUFFIX, decoded, encoded
+from kokoro_ane.pipeline.voice_file import STATISTICS_SUFFIX, SUFFIX, decode_pack, encode_pack
 from kokoro_ane.quantize import Request
 from kokoro_ane.runtimes import (
     DEFAULT_RUNTIME,
-    files_of,
+    choose_runtime_for,
+    find_files,
     module_of,
     open_voice,
-    predictor_in,
+    read_predictor,
     require_genuine,
-    runtime_for,
 )
 from kokoro_ane.vocoder import half
 from kokoro_g2p import DATA, Language, languages_for, write_text_tables
@@ -104,7 +104,7 @@ def write_bundle(
     decision judged.
     """
     checkpoint = request.checkpoint
-    encoder_paths, vocoder_path = files_of(runtime, request)
+    encoder_paths, vocoder_path = find_files(runtime, request)
     encoders, vocoder = [Manifest.load(path) for path in encoder_paths], Manifest.load(vocoder_path)
     if product:
         # a package on one side only is as wrong as one of another hash
@@ -128,43 +128,43 @@ def write_bundle(
     with staged(folder, bundle_of_ours) as aside:
         packages_folder = aside / "packages"
         packages_folder.mkdir(parents=True)
-        encoders = [copied(encoder, packages_folder) for encoder in encoders]
-        vocoder = copied(vocoder, packages_folder)
+        encoders = [copy_verified(encoder, packages_folder) for encoder in encoders]
+        vocoder = copy_verified(vocoder, packages_folder)
         (aside / VOCABULARY).write_text(json_text(checkpoint.config.vocab), encoding="utf-8")
         (aside / VOICES).mkdir()
         # a voice is a style table and, in the default layout, its statistics
-        predictor = predictor_in(vocoder)
+        predictor = read_predictor(vocoder)
         voices = {name: open_voice(checkpoint, name, predictor) for name in checkpoint.voices}
         for name, voice in voices.items():
-            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encoded(voice.pack))
+            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encode_pack(voice.pack))
             if predictor:
                 content = half(voice.statistics).astype("<f2").tobytes()
                 (aside / VOICES / f"{name}{STATISTICS_SUFFIX}").write_bytes(content)
         spoken = languages_for(checkpoint.voices)
         for language in dialects or spoken:
             if language not in spoken:
-                print(no_speaker(language, checkpoint.name), file=sys.stderr)
+                print(describe_no_speaker(language, checkpoint.name), file=sys.stderr)
             write_text_tables(aside / TEXT, language, without, dialects or spoken)
         _write_licenses(checkpoint, aside)
         # vectors come from the copies inside, so that what is checked is what ships
         voice = voices[checkpoint.voices[0]]
-        chain, made_of = opened_chain(encoders, vocoder, checkpoint.config.vocab, voice)
+        chain, made_of = open_chain(encoders, vocoder, checkpoint.config.vocab, voice)
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, made_of)
         # a product needs both decisions: the level's, and that of the whole chain
-        withheld = withheld_for(decision, level)
+        withheld = explain_withheld(decision, level)
         if product:
-            withheld = withheld or unattested(product[0], PRODUCT_COMMAND)
+            withheld = withheld or explain_unattested(product[0], PRODUCT_COMMAND)
         # one package that may not be released withholds the whole bundle
         if not all(part.releasable for part in (*encoders, vocoder)):
             withheld = not_releasable(checkpoint.name)
         data = assemble(aside, encoders, vocoder, checkpoint.as_source, withheld)
         (aside / NAME).write_text(json_text(data), encoding="utf-8")
-        card = model_card(decision_path, data, decision, level, product and product[1])
+        card = write_model_card(decision_path, data, decision, level, product and product[1])
         (aside / CARD).write_text(card, encoding="utf-8")
         write_sums(aside)
 
 
-def copied(manifest: Manifest, folder: Path) -> Manifest:
+def copy_verified(manifest: Manifest, folder: Path) -> Manifest:
     """Copy a package, after its hash was verified, with its manifest into `folder`; return the
     manifest there.
     """
@@ -173,13 +173,13 @@ def copied(manifest: Manifest, folder: Path) -> Manifest:
     return replace(manifest, path=Path(shutil.copy(manifest.path, folder)))
 
 
-def opened_chain(
+def open_chain(
     encoders: Sequence[Manifest], vocoder: Manifest, vocab: dict[str, int], voice: Voice
 ) -> tuple[Chain, dict[str, str]]:
     """Open the packages where they lie by the runtime that executes them here; return the chain and
     the hashes of the packages by name.
     """
-    module = module_of(runtime_for(vocoder.package))
+    module = module_of(choose_runtime_for(vocoder.package))
     opened = module.open_manifests(tuple(one.path for one in encoders), vocoder.path)
     return Chain(vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
@@ -219,7 +219,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     # a run that wrote it may have been killed between two renames, or while it wrote the page
     recover(folder.parent)
     recover(folder)
-    sums = sums_of(folder)
+    sums = read_sums(folder)
     paths = [path for path in folder.rglob("*") if path.is_file() and not is_of_finder(path.name)]
     files = {path.relative_to(folder).as_posix() for path in paths} - {SUMS}
     for name in sorted(files ^ set(sums)):
@@ -228,7 +228,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
             " bundle again"
         )
     for name, digest in sums.items():
-        if content_sha256(folder / name) != digest:
+        if hash_content(folder / name) != digest:
             raise InputError(
                 f"{folder / name} was changed after the bundle was written: bundle again"
             )
@@ -238,7 +238,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     for path in voices:
         content = path.read_bytes()
         is_table = path.suffix == SUFFIX
-        numbers = decoded(content) if is_table else np.frombuffer(content, "<f2")
+        numbers = decode_pack(content) if is_table else np.frombuffer(content, "<f2")
         if not np.isfinite(numbers).all():
             raise InputError(f"{path} holds NaN or infinity: bundle again")
     # from here on the bundle is used as an app uses it: opened by its manifest, and run
@@ -247,7 +247,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     ]
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
     voice = Voice(*(read_npy(folder / VECTORS / name) for name in (VOICE, STATISTICS)))
-    chain, packages = opened_chain(encoders, vocoder, vocab, voice)
+    chain, packages = open_chain(encoders, vocoder, vocab, voice)
     rows = check_vectors(folder / VECTORS, chain, packages)
     missed = next((row for row in rows if row.verdict != GOOD), None)
     if missed is not None:
@@ -260,24 +260,24 @@ def write_page(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     Raises InputError for a README.md that is not the card, and for a card of an older version.
     """
     # before the bundle is read: a file of the user's is no damage
-    page = check_implied(folder / PAGE, OwnFile(_page_of_others))
+    page = check_implied(folder / PAGE, OwnFile(_find_foreign_page))
     verified = verify_bundle(folder)
     card = (folder / CARD).read_text(encoding="utf-8")
     if not card.startswith(METADATA):
         raise InputError(f"{folder / CARD} has no metadata for the hub: bundle again")
-    with staged(page, OwnFile(_page_of_others)) as aside:
+    with staged(page, OwnFile(_find_foreign_page)) as aside:
         aside.write_text(card, encoding="utf-8")
     return verified
 
 
-def _page_of_others(page: Path) -> str | None:
-    return None if PAGE in sums_of(page.parent) else f"it is no copy of {CARD}"
+def _find_foreign_page(page: Path) -> str | None:
+    return None if PAGE in read_sums(page.parent) else f"it is no copy of {CARD}"
 
 
 def bundle_of_ours(folder: Path) -> str | None:
     """Return why `write_bundle` did not write a folder, or None: for core.staging.staged."""
     try:
-        sums = sums_of(folder)
+        sums = read_sums(folder)
     except InputError as problem:
         return f"it is not a bundle: {problem}"
     if NAME in sums and CARD in sums:
@@ -285,7 +285,7 @@ def bundle_of_ours(folder: Path) -> str | None:
     return f"it is not a bundle: {SUMS} names no {NAME}"
 
 
-def sums_of(folder: Path) -> dict[str, str]:
+def read_sums(folder: Path) -> dict[str, str]:
     """Read SHA256SUMS: hash by name, and with them README.md where it is a copy of the card. Raises
     InputError when it is missing or no such list.
     """

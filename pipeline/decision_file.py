@@ -47,7 +47,9 @@ def short(commit: str) -> str:
     return commit[:10] + ("+" if commit.endswith("+") else "")
 
 
-def withheld_for(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None) -> str | None:
+def explain_withheld(
+    decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None
+) -> str | None:
     """Return why a decision does not release a package; None where it judged this very package,
     from a commit, and says SHIP.
     """
@@ -58,10 +60,10 @@ def withheld_for(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | 
         )
     if level["verdict"] != "SHIP":
         return f"not releasable: the release decision says {level['verdict']} of this package"
-    return unattested(decision, "kokoro-ane release")
+    return explain_unattested(decision, "kokoro-ane release")
 
 
-def unattested(decision: Mapping[str, Any], command: str) -> str | None:
+def explain_unattested(decision: Mapping[str, Any], command: str) -> str | None:
     """Return why a decision cannot be repeated from a commit, or None where it can."""
     commit = str(decision["provenance"].get("commit"))
     if decision.get("releasable") and re.fullmatch("[0-9a-f]{40}", commit):

@@ -43,7 +43,7 @@ class DelegateOptions(CommandOptions):
     out: Path | None = option("file to write (default: BUNDLE.pte)")
 
 
-def file_for(options: DelegateOptions, data: dict[str, Any]) -> Path:
+def choose_file(options: DelegateOptions, data: dict[str, Any]) -> Path:
     """Return the file to write. Raises InputError for a name that hides the checkpoint's."""
     bundle = options.bundle.resolve()
     name = data["checkpoint"]["name"]
@@ -57,7 +57,7 @@ def file_for(options: DelegateOptions, data: dict[str, Any]) -> Path:
     return out
 
 
-def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
+def load_manifests(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
     """Load the manifests of encoder and vocoder. Raises InputError for another runtime's files."""
     from kokoro_ane.core import Manifest
 
@@ -74,19 +74,19 @@ def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
 
 def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     """Return the table's rows. Raises CheckFailed where a package is not the bundle's."""
-    from kokoro_ane.core import package_sha256
-    from kokoro_ane.runtimes import packages_in, signatures
+    from kokoro_ane.core import hash_package
+    from kokoro_ane.runtimes import read_signatures, take_packages
 
     rows = []
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         # the packages are taken out of the written file again: no writer is trusted
-        packages = packages_in(path, Path(folder))
+        packages = take_packages(path, Path(folder))
         for manifest in manifests:
-            for function, signature in signatures(manifest):
+            for function, signature in read_signatures(manifest):
                 name, package = signature.name, packages.get(signature.name)
                 if (
                     package is None
-                    or package_sha256(package.package) != manifest.package_sha256
+                    or hash_package(package.package) != manifest.package_sha256
                     or package.function != function
                 ):
                     raise CheckFailed(
@@ -129,12 +129,12 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.runtimes import BACKEND, write
 
     data, _ = verify_bundle(options.bundle)
-    out, own_file = file_for(options, data), bytes_of(BACKEND.encode())
+    out, own_file = choose_file(options, data), bytes_of(BACKEND.encode())
     if options.out:
         out = check_output(out, own_file, (SUFFIX,), options)
     else:
         out = check_implied(out, own_file)
-    manifests = manifests_of(options.bundle, data)
+    manifests = load_manifests(options.bundle, data)
     # compared before the file gets its name
     with staged(out, own_file) as aside:
         write(manifests, aside)

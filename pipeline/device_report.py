@@ -108,11 +108,11 @@ def empty_row(program: "OpenProgram", shapes: dict[str, tuple[int, ...]]) -> Row
     )
 
 
-def measured(package: Path) -> Measured:
+def measure_package(package: Path) -> Measured:
     """Measure a package by Core ML in this process: one row for each enumerated shape."""
     import numpy as np
 
-    from kokoro_ane.core import MAIN, open_functions, package_sha256, snr_db
+    from kokoro_ane.core import MAIN, hash_package, open_functions, snr_db
     from mlprogram import MLModel, load_core_ml, measure
 
     core_ml, rows = load_core_ml(), []
@@ -139,10 +139,10 @@ def measured(package: Path) -> Measured:
                 row["timings"][units] = Timed(
                     load_ms=timing.load_ms, predict_ms=list(timing.predict_ms)
                 )
-    return Measured(package=package.name, sha256=package_sha256(package), rows=rows)
+    return Measured(package=package.name, sha256=hash_package(package), rows=rows)
 
 
-def measured_apart(package: Path, measure: Callable[[Path], Measured] = measured) -> Measured:
+def measure_apart(package: Path, measure: Callable[[Path], Measured] = measure_package) -> Measured:
     """Measure a package in a process of its own. One that ends its process has one row, which says
     so.
     """
@@ -150,7 +150,7 @@ def measured_apart(package: Path, measure: Callable[[Path], Measured] = measured
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    from kokoro_ane.core import open_functions, package_sha256
+    from kokoro_ane.core import hash_package, open_functions
 
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         try:
@@ -159,7 +159,7 @@ def measured_apart(package: Path, measure: Callable[[Path], Measured] = measured
             program = open_functions(package)[0]
             row = empty_row(program, program.shapes({}))
             row["refused"] = "the process that opened it was ended"
-            return Measured(package=package.name, sha256=package_sha256(package), rows=[row])
+            return Measured(package=package.name, sha256=hash_package(package), rows=[row])
 
 
 def report_of(packages: Sequence[Path]) -> Report:
@@ -180,7 +180,7 @@ def report_of(packages: Sequence[Path]) -> Report:
         chip=core_ml.chip,
         system=f"macOS {platform.mac_ver()[0]}",
         coremltools=version("coremltools"),
-        packages=[measured_apart(package) for package in packages],
+        packages=[measure_apart(package) for package in packages],
         # of the largest process that measured, in bytes on macOS
         peak_mib=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,
     )
@@ -209,7 +209,7 @@ def read_report(path: Path) -> Report:
     return cast("Report", report)
 
 
-def chip_of(report: Report) -> str:
+def parse_chip(report: Report) -> str:
     """Return the chip's name in the rules: m4 of "Apple M4 Pro", for they have no variants."""
     from mlprogram import load_rules
 
@@ -222,14 +222,14 @@ def chip_of(report: Report) -> str:
     )
 
 
-def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
+def count_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     """Return each row with the counts of its program and the forecast of its placement."""
-    from kokoro_ane.core import MAIN, package_sha256
+    from kokoro_ane.core import MAIN, hash_package
     from mlprogram import forecast_placement, load_rules, open_program, profile_program
 
-    rules, chip = load_rules(), chip_of(report)
+    rules, chip = load_rules(), parse_chip(report)
     # a report names packages by hash, for file names change from machine to machine
-    paths = {package_sha256(path): path for path in sorted(build.rglob("*.mlpackage"))}
+    paths = {hash_package(path): path for path in sorted(build.rglob("*.mlpackage"))}
     for package in report["packages"]:
         if package["sha256"] not in paths:
             raise InputError(
@@ -291,7 +291,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if options.read:
             report = read_report(options.read)
-            rows = list(counted_rows(report, options.build))
+            rows = list(count_rows(report, options.build))
             title = f"{report['chip']}, {report['system']}: counted, and measured"
             print_table(title, HEADINGS, map(cells, rows))
             refused = any(row["refused"] for row in rows)

@@ -23,8 +23,8 @@ from kokoro_ane.core import (
     build_option,
     command,
     conclude,
-    install_line,
-    missing_of,
+    find_missing,
+    format_install_line,
     parse,
     print_table,
 )
@@ -48,7 +48,7 @@ class DoctorOptions(CommandOptions):
     build: Path = build_option()
 
 
-def versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
     """Return the version of every installed distribution that this one or an extra asks for."""
     lines: list[str] = []
     # a tree that was only unpacked has no metadata
@@ -62,11 +62,11 @@ def versions() -> dict[str, str]:
     return found
 
 
-def checkpoints() -> dict[str, bool]:
+def find_checkpoints() -> dict[str, bool]:
     """Return the places of a checkpoint, and whether each can be read without a network."""
     from huggingface_hub import try_to_load_from_cache
 
-    from kokoro_ane.core import HUB_FILES, HUB_REPOSITORY, HUB_REVISION, KOKORO_INT8, available
+    from kokoro_ane.core import HUB_FILES, HUB_REPOSITORY, HUB_REVISION, KOKORO_INT8, is_available
 
     # a path, None, or a mark of what the hub does not have
     cached = [
@@ -74,10 +74,10 @@ def checkpoints() -> dict[str, bool]:
         for name in HUB_FILES[:2]
     ]
     is_cached = all(isinstance(path, str) for path in cached)
-    return {HUB_REPOSITORY: is_cached, KOKORO_INT8: available()}
+    return {HUB_REPOSITORY: is_cached, KOKORO_INT8: is_available()}
 
 
-def packages(build: Path) -> dict[str, str]:
+def check_packages(build: Path) -> dict[str, str]:
     """Return the state of each built package: WHOLE, or what is wrong with it."""
     from kokoro_ane.core import Manifest
 
@@ -96,10 +96,15 @@ def packages(build: Path) -> dict[str, str]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(DoctorOptions, "kokoro-ane doctor", __doc__, argv)
-    homes, built = checkpoints(), packages(options.build)
-    missing = {use: missing_of(extra) for use, extra in USES.items()}
+    homes, built = find_checkpoints(), check_packages(options.build)
+    missing = {use: find_missing(extra) for use, extra in USES.items()}
     rows = [
-        (use, f"missing: {', '.join(names)}; run `{install_line(names)}`" if names else "ready")
+        (
+            use,
+            f"missing: {', '.join(names)}; run `{format_install_line(names)}`"
+            if names
+            else "ready",
+        )
         for use, names in missing.items()
     ]
     for name, is_available in homes.items():
@@ -110,7 +115,12 @@ def main(argv: list[str] | None = None) -> int:
     title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     print_table(title, ("what", "state"), rows)
     needed, *_ = missing.values()
-    report = {"missing": missing, "versions": versions(), "checkpoints": homes, "packages": built}
+    report = {
+        "missing": missing,
+        "versions": read_versions(),
+        "checkpoints": homes,
+        "packages": built,
+    }
     code = EXIT_BAD_INPUT if needed else EXIT_GOOD
     meaning = (
         f"missing: {', '.join(needed)}" if needed else "nothing that speaking needs is missing"

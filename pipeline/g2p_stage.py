@@ -43,7 +43,7 @@ Run = Callable[[np.ndarray], np.ndarray]  # ids [B, S] -> logits [B, S, 2 * soun
 SHAPES = tuple((WORDS, symbols) for symbols in SYMBOLS)
 
 
-def package_run(program: Program) -> Run:
+def make_package_run(program: Program) -> Run:
     """ids [B, S] -> logits [B, S, 2 * sounds] by the package, in calls of as many words as it
     takes.
     """
@@ -81,10 +81,10 @@ def check_words(seed: int = 0) -> list[str]:
     ]
 
 
-def figures_of(package: Run, reference: Run, method: str) -> list[Check]:
+def measure_logits(package: Run, reference: Run, method: str) -> list[Check]:
     """Worst logits over the enumerated shapes, and the share of equal answers."""
     words = check_words()
-    worst = max(_difference(package, reference, words, shape) for shape in SHAPES)
+    worst = max(_measure_difference(package, reference, words, shape) for shape in SHAPES)
     pair = (NeuralG2P(run=run).predict(words) for run in (package, reference))
     same = [one.phonemes == other.phonemes for one, other in zip(*pair, strict=True)]
     return [
@@ -105,7 +105,9 @@ def figures_of(package: Run, reference: Run, method: str) -> list[Check]:
     ]
 
 
-def _difference(package: Run, reference: Run, words: list[str], shape: tuple[int, int]) -> float:
+def _measure_difference(
+    package: Run, reference: Run, words: list[str], shape: tuple[int, int]
+) -> float:
     """One full call at an enumerated shape; the padding does not count."""
     rows, symbols = shape
     fitting = [AMERICAN.encode(word) for word in words if len(word) < symbols][-rows:]
@@ -210,7 +212,7 @@ class G2PStage:
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """Logits and answers."""
-        return figures_of(package_run(programs[MAIN]), self.model.run, self.method)
+        return measure_logits(make_package_run(programs[MAIN]), self.model.run, self.method)
 
     def contract(self, part: Part) -> dict[str, Any]:
         """Its alphabets, its shapes, how to read the logits, and the weights it came from."""

@@ -5,7 +5,7 @@ tensors that cross from stage to stage.
     reference = run_upstream(checkpoint, inputs, pack)
     ours = run_torch(checkpoint, inputs, pack, reference)
     rows = compare_runs(reference, ours, EXACT)
-    first_bad(rows)                     # its name, or None: pipeline/step_comparison.py
+    find_first_bad(rows)                     # its name, or None: pipeline/step_comparison.py
 
 All runs return tensors of the same names (ORDER), with time on the last axis, cut to length; ours
 come from the steps of the chain. Behind the first bad tensor others are bad because their inputs
@@ -26,11 +26,11 @@ from kokoro_ane.pipeline.step_comparison import (
     LEAST_DB,
     REPORTED,
     StepRow,
-    compared,
-    rectangular,
+    compare_tensor,
+    convert_to_rectangular,
 )
 from kokoro_ane.pipeline.synthesis import Chain
-from kokoro_ane.pipeline.upstream import injected_noise, load_upstream, upstream_intermediates
+from kokoro_ane.pipeline.upstream import collect_intermediates, inject_noise, load_upstream
 from kokoro_ane.runtimes import EagerBackend
 from kokoro_ane.vocoder import SOURCE, Vocoder, gaussian_noise
 from kokoro_ane.vocoder import STEPS as VOCODER_STEPS
@@ -62,8 +62,8 @@ def run_upstream(checkpoint: Checkpoint, inputs: Tensors, pack: np.ndarray) -> T
     style = torch.from_numpy(style_row(pack, len(phonemes))).double()
     model = load_upstream(checkpoint).double()
     # the noise is drawn by frames, because upstream alone knows how many there will be
-    with injected_noise(lambda frames: torch.from_numpy(gaussian_noise(frames, *inputs["seed"]))):
-        tensors = upstream_intermediates(model, ids, style, float(inputs["speed"][0]))
+    with inject_noise(lambda frames: torch.from_numpy(gaussian_noise(frames, *inputs["seed"]))):
+        tensors = collect_intermediates(model, ids, style, float(inputs["speed"][0]))
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
@@ -112,8 +112,8 @@ def compare_runs(reference: Tensors, other: Tensors, limits: Mapping[str, float]
         if name == "chain":
             one = reference.get("waveform")
         if name == "spectrum" and one is not None and two is not None:
-            one, two = rectangular(one), rectangular(two)
-        row = compared(name, one, two, limits.get(name, LEAST_DB))
+            one, two = convert_to_rectangular(one), convert_to_rectangular(two)
+        row = compare_tensor(name, one, two, limits.get(name, LEAST_DB))
         if name not in limits and row.verdict != ABSENT:
             row = replace(row, verdict=REPORTED)
         rows.append(row)

@@ -2,9 +2,9 @@
 when each token is heard, and which samples of one call belong to which of its chunks.
 
     samples = JoinTrim(edges, phonemes, first=False)(whole)  # in one piece, or piece by piece
-    edges = heard(whole, edges, phonemes)                   # edges [tokens + 1]: in samples
-    durations = with_pauses(durations, parts)               # parts: phonemes of chunks of one call
-    shares = shares_of(samples, durations, parts)           # one for each of the parts
+    edges = move_to_sound(whole, edges, phonemes)    # edges [tokens + 1]: in samples
+    durations = lengthen_pauses(durations, parts)    # parts: phonemes of chunks of one call
+    shares = split_shares(samples, durations, parts) # one for each of the parts
 
 Kokoro leaves 0.3 to 0.5 s of silence before a chunk and 0.4 to 0.7 s behind it, most of it inside
 the durations of the first and last phones. A sound begins up to 0.1 s before its token does. A step
@@ -40,7 +40,7 @@ EARLY = SAMPLE_RATE_HZ // 10  # samples by which a sound begins before its token
 LAST_FRAMES, MARK_FRAMES, SPACE_FRAMES = 10, 8, 6
 
 
-def sounds_of(phonemes: str) -> list[int]:
+def find_sounds(phonemes: str) -> list[int]:
     """The places of the symbols that are neither mark nor space; a stress mark counts as part of
     the sound behind it.
     """
@@ -48,7 +48,7 @@ def sounds_of(phonemes: str) -> list[int]:
     return [place for place, symbol in enumerate(phonemes) if symbol not in marks]
 
 
-def bare(phonemes: str) -> str:
+def strip_stress(phonemes: str) -> str:
     """The first symbol that is not a stress mark."""
     return without_stress(phonemes)[:1]
 
@@ -102,13 +102,13 @@ class Loudness:
         return (before, behind) if behind - before > PAUSE_STEPS else None
 
 
-def first_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> int | None:
+def find_first_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> int | None:
     """The sample where the first sound begins, which is no later than its token; None where the
     chunk's first samples [n] hold nothing of it yet.
     """
-    place = sounds_of(phonemes)[0]
+    place = find_sounds(phonemes)[0]
     latest, loudness = int(edges[place + 1]), Loudness(samples)
-    symbol = bare(phonemes[place:])
+    symbol = strip_stress(phonemes[place:])
     if len(loudness.loud) and STEP * loudness.loud[0] <= latest:
         return loudness.begin(int(loudness.loud[0]), symbol)
     return latest if len(samples) >= latest else None
@@ -123,7 +123,7 @@ def last_sound(samples: np.ndarray, offset: int, edges: np.ndarray, phonemes: st
     """
     # steps are counted from the chunk's beginning, wherever a piece begins
     whole = -offset % STEP
-    place, loudness = sounds_of(phonemes)[-1], Loudness(samples[whole:])
+    place, loudness = find_sounds(phonemes)[-1], Loudness(samples[whole:])
     earliest, symbol = int(edges[place + 1]), phonemes[place]
     late = RELEASE_SAMPLES if symbol in PLOSIVES else 0
     loudness.without_ticks((int(edges[place + 2]) + late - offset - whole) // STEP)
@@ -132,15 +132,15 @@ def last_sound(samples: np.ndarray, offset: int, edges: np.ndarray, phonemes: st
     return max(earliest, offset + whole + loudness.end(int(loudness.loud[-1]), symbol))
 
 
-def heard(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.ndarray:
+def move_to_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.ndarray:
     """The edges of a chunk's tokens [tokens + 1] in its samples, moved to where the sounds beside a
     silence end and begin: at both ends of the chunk, and at marks with 40 ms of quiet. The tokens
     of a silence share it evenly; every word keeps some time.
     """
-    sounds, loudness = sounds_of(phonemes), Loudness(samples)
+    sounds, loudness = find_sounds(phonemes), Loudness(samples)
     moved = np.clip(edges, 0, len(samples))
     word = sounds[0] + 1
-    _silence(moved, 0, 0, word, first_sound(samples, edges, phonemes) or 0)
+    _move_silence(moved, 0, 0, word, find_first_sound(samples, edges, phonemes) or 0)
     for before, behind in zip(sounds, sounds[1:], strict=False):
         if behind == before + 1:
             continue
@@ -148,17 +148,17 @@ def heard(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.ndarray:
             pause = loudness.pause(edges[before + 1] - EARLY, edges[behind + 2] - STEP)
             end = loudness.end(pause[0], phonemes[before]) if pause else 0
             if pause and end > moved[word]:
-                begin = loudness.begin(pause[1], bare(phonemes[behind:]))
-                _silence(moved, before + 2, end, behind + 1, max(end, begin))
+                begin = loudness.begin(pause[1], strip_stress(phonemes[behind:]))
+                _move_silence(moved, before + 2, end, behind + 1, max(end, begin))
         word = behind + 1
     # the last sound keeps a step of its own
     latest = int(max(moved[word], moved[sounds[-1] + 1])) + STEP
     end = min(len(samples), max(last_sound(samples, 0, edges, phonemes), latest))
-    _silence(moved, sounds[-1] + 2, end, len(edges) - 1, len(samples))
+    _move_silence(moved, sounds[-1] + 2, end, len(edges) - 1, len(samples))
     return moved
 
 
-def _silence(edges: np.ndarray, last: int, end: int, first: int, begin: int) -> None:
+def _move_silence(edges: np.ndarray, last: int, end: int, first: int, begin: int) -> None:
     """Move edge `last` to sample `end` and edge `first` to `begin`, spread the edges between them
     evenly, and let no other edge pass them.
     """
@@ -182,13 +182,13 @@ class JoinTrim:
         """
         self.edges, self.phonemes, self.begun, self.start = edges, phonemes, first, 0
         self.at, self.held = 0, np.zeros(0, np.float32)
-        self.hold_from = max(0, int(edges[sounds_of(phonemes)[-1] + 1]) - EARLY)
+        self.hold_from = max(0, int(edges[find_sounds(phonemes)[-1] + 1]) - EARLY)
 
     def __call__(self, piece: np.ndarray) -> np.ndarray:
         """Take the next piece [n] float32; return the samples that need not be held back."""
         held, self.at = np.concatenate([self.held, piece]), self.at + len(piece)
         if not self.begun:
-            sound = first_sound(held, self.edges, self.phonemes)
+            sound = find_first_sound(held, self.edges, self.phonemes)
             if sound is None:
                 self.held = held
                 return held[:0]
@@ -209,7 +209,7 @@ class JoinTrim:
         return held
 
 
-def edges_of(durations: Sequence[int]) -> np.ndarray:
+def find_edges(durations: Sequence[int]) -> np.ndarray:
     """The samples where each token begins and the last one ends: [tokens + 1]."""
     return FRAME_SAMPLES * np.concatenate([[0], np.cumsum(durations, dtype=np.int64)])
 
@@ -229,31 +229,33 @@ class Share:
     pieces: Iterable[np.ndarray]
 
 
-def with_pauses(durations: np.ndarray, parts: Sequence[str]) -> np.ndarray:
+def lengthen_pauses(durations: np.ndarray, parts: Sequence[str]) -> np.ndarray:
     """The frames of a call's tokens [n + 2], with the ends of all `parts` but the last lengthened
     to a pause. `parts`: phonemes of the call's chunks, which have a space between them.
     """
     drawn, place = durations.copy(), 0
     for part in parts[:-1]:
-        last = place + sounds_of(part)[-1] + 1
+        last = place + find_sounds(part)[-1] + 1
         place += len(part) + 1
         least = [LAST_FRAMES, *[MARK_FRAMES] * (place - last - 1), SPACE_FRAMES]
         drawn[last : place + 1] = np.maximum(drawn[last : place + 1], least)
     return drawn
 
 
-def shares_of(samples: np.ndarray, durations: Sequence[int], parts: Sequence[str]) -> list[Share]:
+def split_shares(
+    samples: np.ndarray, durations: Sequence[int], parts: Sequence[str]
+) -> list[Share]:
     """The share of each of the `parts` in the samples [n] of their call, cut in the middle of the
     pauses. Raises NoPause where one of them has not 40 ms of quiet.
     """
-    edges, loudness = edges_of(durations), Loudness(samples)
+    edges, loudness = find_edges(durations), Loudness(samples)
     shares: list[Share] = []
     place = begin = 0  # of the chunk: its first phoneme in the call, its first sample
     for part, following in zip_longest(parts, parts[1:]):
         # the space behind a chunk is its last token
         behind, end = place + len(part) + 1, len(samples)
         if following is not None:
-            last, first = place + sounds_of(part)[-1], behind + sounds_of(following)[0]
+            last, first = place + find_sounds(part)[-1], behind + find_sounds(following)[0]
             pause = loudness.pause(edges[last + 1] - EARLY, edges[first + 2])
             if pause is None:
                 raise NoPause(f"no pause behind {part!r}")

@@ -1,6 +1,6 @@
 """The model card of a bundle: MODEL_CARD.md, in the form that the hub reads as README.md.
 
-card = model_card(path, data, decision, level)
+card = write_model_card(path, data, decision, level)
 
 It begins with the hub's metadata in YAML. A bundle that may not be released says so below them,
 before anything else.
@@ -162,7 +162,7 @@ on any machine},
 """
 
 
-def model_card(
+def write_model_card(
     path: Path,
     data: Mapping[str, Any],
     decision: Mapping[str, Any] | None,

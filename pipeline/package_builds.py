@@ -82,24 +82,24 @@ def build_stage(options: BuildOptions) -> "tuple[Manifest, ...]":
     if not options.again and any(options.out.glob("*.json")):
         from kokoro_ane.core import current
 
-        manifests = current(*_identity(options, opened))
+        manifests = current(*_identify(options, opened))
         if manifests:
             names = ", ".join(manifest.package for manifest in manifests)
             print(f"{names}: built before, and current (--again builds anew)", file=sys.stderr)
             return manifests
     kind = None
     if options.stage == "g2p":
-        stage = _g2p_stage(options)
+        stage = _make_g2p_stage(options)
     elif options.runtime != CORE_ML:
-        stage, kind = _portable_stage(options, opened)
+        stage, kind = _make_portable_stage(options, opened)
     elif options.stage == "encoder":
-        stage = _encoder_stage(options, opened)
+        stage = _make_encoder_stage(options, opened)
     elif options.layout in STREAMED:
-        stage = _streaming_stage(options, opened)
+        stage = _make_streaming_stage(options, opened)
     else:
         from kokoro_ane.vocoder import PaddedLayout
 
-        stage = vocoder_stage(
+        stage = make_vocoder_stage(
             opened(),
             PaddedLayout(),
             options.buckets or PADDED_BUCKETS,
@@ -108,10 +108,10 @@ def build_stage(options: BuildOptions) -> "tuple[Manifest, ...]":
         )
     from kokoro_ane.core import build_packages
 
-    return build_packages(stage, options.out, kind, _identity(options, opened)[1])
+    return build_packages(stage, options.out, kind, _identify(options, opened)[1])
 
 
-def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], str]:
+def _identify(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], str]:
     """Return the paths of a build's manifests, and a hash of all that determines their content."""
     from kokoro_ane.core import (
         PACKAGE_TOOLS,
@@ -133,9 +133,9 @@ def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         made_from = sha256_of(weights) if weights.is_file() else ""
     else:
         if options.runtime != CORE_ML:
-            from kokoro_ane.runtimes import kind_of
+            from kokoro_ane.runtimes import make_kind
 
-            rooms, tools = [*rooms, "runtimes"], kind_of(module_of(options.runtime)).tools
+            rooms, tools = [*rooms, "runtimes"], make_kind(module_of(options.runtime)).tools
         checkpoint = opened()
         files = "" if options.runtime == CORE_ML else options.runtime
         request = Request(checkpoint, options.out, options.precision, options.layout, files)
@@ -146,7 +146,7 @@ def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
     return paths, sha256_of_json(key)
 
 
-def _g2p_stage(options: BuildOptions) -> "Stage":
+def _make_g2p_stage(options: BuildOptions) -> "Stage":
     if options.weights is not None and options.weights.suffix != ".npz":
         raise InputError(
             f"--weights {options.weights}: a .npz of `python -m kokoro_g2p.training.g2p_network`"
@@ -157,7 +157,7 @@ def _g2p_stage(options: BuildOptions) -> "Stage":
     return G2PStage(options.weights or WEIGHTS, options.method, options.target or "iOS17")
 
 
-def _encoder_stage(options: BuildOptions, opened: Opened) -> "Stage":
+def _make_encoder_stage(options: BuildOptions, opened: Opened) -> "Stage":
     from kokoro_ane.core import quiet_coremltools
 
     with quiet_coremltools():
@@ -167,7 +167,7 @@ def _encoder_stage(options: BuildOptions, opened: Opened) -> "Stage":
     return EncoderStage(opened(), buckets, options.precision, options.target or "iOS18")
 
 
-def vocoder_stage(
+def make_vocoder_stage(
     checkpoint: "Checkpoint",
     layout: "PaddedLayout",
     buckets: tuple[int, ...],
@@ -184,7 +184,7 @@ def vocoder_stage(
     return VocoderStage(checkpoint, layout, buckets, precision, target, speech)
 
 
-def _streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
+def _make_streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
     """Return the stage of the vocoder in three functions, checked with four and a half seconds."""
     if options.target == PADDED_TARGET:
         raise InputError("--target iOS17 is for --layout padded: three functions need iOS 18")
@@ -201,7 +201,7 @@ def _streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
     )
 
 
-def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind]":
+def _make_portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind]":
     """Return the stage of an encoder or vocoder for another runtime; the vocoder is checked with a
     calibration sentence, as packages are.
     """
@@ -210,13 +210,13 @@ def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind
         CHECKED_FRAMES,
         PortableEncoderStage,
         PortableVocoderStage,
-        kind_of,
+        make_kind,
     )
     from kokoro_ane.speech import check_speech
     from kokoro_ane.vocoder import excerpt
 
     if options.stage == "encoder":
-        return PortableEncoderStage(checkpoint, runtime), kind_of(runtime)
+        return PortableEncoderStage(checkpoint, runtime), make_kind(runtime)
     if options.layout in STREAMED:
         from kokoro_ane.runtimes import FOLDER, OnnxStreamingStage
 
@@ -224,7 +224,7 @@ def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind
     speech = check_speech(checkpoint, max(CHECKED_FRAMES))
     # an exported file takes any length: three lengths are executed
     excerpts = tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES)
-    return PortableVocoderStage(checkpoint, runtime, excerpts), kind_of(runtime)
+    return PortableVocoderStage(checkpoint, runtime, excerpts), make_kind(runtime)
 
 
 def quantize_stage(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":

@@ -39,7 +39,7 @@ SETTINGS, CHUNK_FILE = "settings.json", re.compile(r"\d{6,}\.npz")
 FIELDS = ("phonemes", "durations", "edges", "samples", "pause", "gain", "peak")
 
 
-def parts_of(out: Path) -> Path:
+def name_parts(out: Path) -> Path:
     """Where finished chunks are kept until the output is complete."""
     return out.with_name(out.name + KEPT_SUFFIX)
 
@@ -126,7 +126,7 @@ def resume_state(
     Raises InputError for a folder that no `speak` wrote, and where the kept chunks are of another
     text or of other settings.
     """
-    check_implied(folder, not_a_resume_state)
+    check_implied(folder, explain_foreign_state)
     lock = claim(folder)
     try:
         state, begun, complete = ResumeState(folder), False, False
@@ -148,7 +148,7 @@ def resume_state(
         os.close(lock)
 
 
-def not_a_resume_state(folder: Path) -> str | None:
+def explain_foreign_state(folder: Path) -> str | None:
     """Why a folder is no kept state, or None: for core.staging.check_output. A process that was
     killed before it wrote the settings leaves the lock alone.
     """

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 NOTHING = io.BytesIO()
 
 
-def pauses_argument(text: str) -> Mapping[str, float]:
+def parse_pauses_argument(text: str) -> Mapping[str, float]:
     """'paragraph=0.6,chapter=1.5' for argparse."""
     try:
         return parse_pauses(text)
@@ -82,7 +82,7 @@ class SpeakOptions(CommandOptions):
     speed: float = option("0.25 to 4; 2 is twice as fast", 1.0)
     pauses: Mapping[str, float] | None = option(
         "seconds of silence, as paragraph=0.6,chapter=1.5",
-        type=pauses_argument,
+        type=parse_pauses_argument,
         metavar="NAME=S,...",
     )
     dialect: str | None = option(f"{', '.join(LANGUAGES_READ)} or a BCP 47 tag", metavar="NAME")
@@ -127,15 +127,15 @@ class Spoken:
     samples: "np.ndarray"
 
 
-def checked(options: SpeakOptions) -> SpeakOptions:
+def check_speak_options(options: SpeakOptions) -> SpeakOptions:
     """The options with the defaults that follow from others. Raises InputError for everything that
     can be refused before a model is opened.
     """
     from kokoro_ane.core import check_implied, check_output
     from kokoro_ane.encoder import check_speed
     from kokoro_ane.pipeline.audio import SUFFIXES, check_format, check_loudness
-    from kokoro_ane.pipeline.resume import not_a_resume_state, parts_of
-    from kokoro_ane.pipeline.speaking import runtime_named
+    from kokoro_ane.pipeline.resume import explain_foreign_state, name_parts
+    from kokoro_ane.pipeline.speaking import choose_runtime
     from kokoro_g2p import check_pauses, dialect_of
 
     out, timestamps = options.out, options.timestamps
@@ -155,14 +155,14 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     if out is not None:
         out = check_output(out, suffixes=SUFFIXES, arguments=options)
         check_format(out)
-        check_implied(parts_of(out), not_a_resume_state)
+        check_implied(name_parts(out), explain_foreign_state)
     if timestamps is not None:
         from kokoro_ane.pipeline.timestamps import SUFFIXES as TIMES
 
         timestamps = check_output(timestamps, suffixes=TIMES, arguments=options)
         if options.trim:
             raise InputError("--trim moves what --timestamps tells: give one of them")
-    runtime = runtime_named(options.runtime, options.method, options.layout)
+    runtime = choose_runtime(options.runtime, options.method, options.layout)
     check_speed(options.speed)
     check_seed(options.seed)
     check_pauses(options.pauses or {})
@@ -176,7 +176,7 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     )
 
 
-def settings(
+def collect_settings(
     options: SpeakOptions, runtime: str, text: str, voice: "Voice", models: dict[str, str]
 ) -> dict[str, Any]:
     """What decides the samples: chunks of another run are used only if all of it is the same."""
@@ -201,7 +201,7 @@ def settings(
 
 
 @contextmanager
-def progress(total: int | None, quiet: bool) -> "Iterator[Callable[[Speech], None]]":
+def show_progress(total: int | None, quiet: bool) -> "Iterator[Callable[[Speech], None]]":
     """A progress bar on a terminal's stderr, in characters of the text, and what moves it behind a
     chunk. total: None for a pipe, whose length is known at its end.
     """
@@ -220,7 +220,7 @@ def progress(total: int | None, quiet: bool) -> "Iterator[Callable[[Speech], Non
         yield move
 
 
-def synthesized(
+def synthesize_blocks(
     options: SpeakOptions,
     text: "str | LiveText",
     pipeline: "Pipeline",
@@ -234,13 +234,13 @@ def synthesized(
     """
     import numpy as np
 
-    from kokoro_ane.pipeline.audio import levelled, trimmed
-    from kokoro_ane.pipeline.resume import parts_of, resume_state
+    from kokoro_ane.pipeline.audio import level_loudness, trim_silence
+    from kokoro_ane.pipeline.resume import name_parts, resume_state
     from kokoro_ane.pipeline.synthesis import (
         Speech,
         SpeechOptions,
         SynthesisStats,
-        begins_chapter,
+        is_chapter_start,
     )
 
     stats, earlier = SynthesisStats(started=started), None
@@ -253,16 +253,16 @@ def synthesized(
     with ExitStack() as stack:
         listeners: list[Callable[[Speech], None]] = [stats.add]  # of finished chunks
         if options.out:
-            state = resume_state(parts_of(options.out), made_with, options.fresh)
+            state = resume_state(name_parts(options.out), made_with, options.fresh)
             kept = stack.enter_context(state)
             earlier = kept.earlier
             listeners.append(kept.keep)
         if options.timestamps:
-            from kokoro_ane.pipeline.timestamps import times_to
+            from kokoro_ane.pipeline.timestamps import open_times_file
 
-            listeners.append(stack.enter_context(times_to(options.timestamps, text)).add)
+            listeners.append(stack.enter_context(open_times_file(options.timestamps, text)).add)
         total = len(text) if isinstance(text, str) else None
-        listeners.append(stack.enter_context(progress(total, options.quiet)))
+        listeners.append(stack.enter_context(show_progress(total, options.quiet)))
 
         def blocks() -> "Iterator[tuple[int, np.ndarray]]":
             """Samples in order, each with the number of its file."""
@@ -279,7 +279,7 @@ def synthesized(
                     continue
                 if options.split:
                     audio, held = np.concatenate([memory[0], *held]), []
-                    if begins_chapter(before, block.chunk):
+                    if is_chapter_start(before, block.chunk):
                         # the silence before a heading ends the chapter before it
                         if block.pause:
                             yield number, audio[: block.pause]
@@ -294,16 +294,18 @@ def synthesized(
             audio: Iterable[np.ndarray] = map(itemgetter(1), group)
             loudness_lufs = None
             if options.trim:
-                audio = trimmed(audio)
+                audio = trim_silence(audio)
             if options.loudness is not None:
-                samples, loudness_lufs = levelled(np.concatenate(list(audio)), options.loudness)
+                samples, loudness_lufs = level_loudness(
+                    np.concatenate(list(audio)), options.loudness
+                )
                 audio = [samples]
-            with destination(options, number, memory) as output:
+            with open_destination(options, number, memory) as output:
                 for samples in audio:
                     output.write(samples)
             samples_written += output.samples
             full_scale += output.full_scale
-            file = chapter_file(options.out, number) if options.split and options.out else None
+            file = name_chapter_file(options.out, number) if options.split and options.out else None
             seconds = round(output.samples / SAMPLE_RATE_HZ, 6)
             files.append({"file": str(file), "seconds": seconds, "loudness_lufs": loudness_lufs})
     report = {
@@ -316,27 +318,27 @@ def synthesized(
     return Spoken(report | ({"files": files} if options.split else {}), np.concatenate(memory))
 
 
-def chapter_file(out: Path, number: int) -> Path:
+def name_chapter_file(out: Path, number: int) -> Path:
     """book.mp3 -> book-01.mp3; what stands before the first heading is book-00.mp3."""
     return out.with_stem(f"{out.stem}-{number:02}")
 
 
 @contextmanager
-def destination(
+def open_destination(
     options: SpeakOptions, number: int, memory: "list[np.ndarray]"
 ) -> "Iterator[Output]":
     """Where the samples of file `number` go: a file, the stream, or `memory`."""
     from kokoro_ane.core import check_output
-    from kokoro_ane.pipeline.audio import SUFFIXES, Output, to_file, to_stream
+    from kokoro_ane.pipeline.audio import SUFFIXES, Output, open_file, open_stream
 
     if options.out:
-        out = chapter_file(options.out, number) if options.split else options.out
+        out = name_chapter_file(options.out, number) if options.split else options.out
         if options.split:
             out = check_output(out, suffixes=SUFFIXES, arguments=options)
-        with to_file(out) as output:
+        with open_file(out) as output:
             yield output
     elif options.stream:
-        yield to_stream(sys.stdout.buffer, options.stream)
+        yield open_stream(sys.stdout.buffer, options.stream)
     else:
         output = Output(lambda _: None)
         write = output.write
@@ -357,7 +359,7 @@ def speak_text(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     built, a file that cannot be written.
     """
     started = command_began()
-    options = checked(options)
+    options = check_speak_options(options)
     from kokoro_ane.pipeline.speaking import ReaderOptions, check_before_opening, load
     from kokoro_g2p import read_text
 
@@ -376,7 +378,9 @@ def speak_text(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     g2p_hash = {} if options.phonemes else kokoro.g2p_program[1]
     models = kokoro.opened.made_of | g2p_hash
     made_with = (
-        settings(options, kokoro.runtime, text, voice, models) if isinstance(text, str) else {}
+        collect_settings(options, kokoro.runtime, text, voice, models)
+        if isinstance(text, str)
+        else {}
     )
     with kokoro.reader(name, reading) as reader:
         for path in (options.out, options.timestamps):
@@ -384,7 +388,7 @@ def speak_text(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
                 print(f"{path.parent} is no folder yet: it is made", file=sys.stderr)
                 path.parent.mkdir(parents=True)
         pipeline = kokoro.pipeline(reader)
-        spoken = synthesized(options, text, pipeline, voice, made_with, started)
+        spoken = synthesize_blocks(options, text, pipeline, voice, made_with, started)
     about = {
         "checkpoint": kokoro.checkpoint.name,
         "releasable": kokoro.checkpoint.releasable,
@@ -410,10 +414,10 @@ def print_report(report: dict[str, Any], title: str) -> None:
         stage_factor = "" if factor is None else f"{share * factor:.3f}"
         rows.append((stage, f"{seconds:.3f}", f"{share:.0%}", stage_factor))
     print_table(title, ("stage", "seconds", "share", "real-time factor"), rows, right=True)
-    print(*in_words(report), sep="\n")
+    print(*describe_in_words(report), sep="\n")
 
 
-def in_words(report: dict[str, Any]) -> list[str]:
+def describe_in_words(report: dict[str, Any]) -> list[str]:
     """What the table does not hold, in words."""
     chunks, earlier = report["chunks"], report["chunks_of_an_earlier_run"]
     length = f"{report['seconds_of_audio']:.2f} s of audio in {chunks} chunk{'s' * (chunks != 1)}"

@@ -151,15 +151,18 @@ class Kokoro:
         """The name and the tables of a voice or a blend; None: the default one where it speaks
         `dialect`, else the first that does. Where none does, stderr is told.
         """
-        from kokoro_ane.core import no_speaker, speakers
+        from kokoro_ane.core import describe_no_speaker, list_speakers
         from kokoro_g2p import dialect_of
 
         name, _ = self.library.chosen(voice)
         if voice is None and dialect:
             language = dialect_of(dialect)
-            able = speakers(language, self.library.names)
+            able = list_speakers(language, self.library.names)
             if not able:
-                print(f"{no_speaker(language, self.checkpoint.name)}: {name} does", file=sys.stderr)
+                print(
+                    f"{describe_no_speaker(language, self.checkpoint.name)}: {name} does",
+                    file=sys.stderr,
+                )
             elif name not in able:
                 name = able[0]
         return name, self.voice(name)
@@ -200,11 +203,11 @@ class Kokoro:
         # PyTorch alone speaks without Core ML's tools, whose import takes as long as PyTorch's
         if not RUNTIMES[self.runtime].packages:
             return None, {}
-        from kokoro_ane.pipeline.g2p_stage import package_run
+        from kokoro_ane.pipeline.g2p_stage import make_package_run
         from kokoro_ane.runtimes import open_g2p
 
         program, made_of = open_g2p(self.runtime, self.request.build)
-        return None if program is None else package_run(program), made_of
+        return None if program is None else make_package_run(program), made_of
 
     @contextmanager
     def reader(self, voice: str, reading: ReaderOptions) -> "Iterator[Phonemizer]":
@@ -237,19 +240,24 @@ class Kokoro:
         how: "SpeechOptions",
         reading: ReaderOptions,
     ) -> Generator[Piece, None, None]:
-        from kokoro_ane.pipeline.timestamps import seconds, shown, timed_words, words_of
+        from kokoro_ane.pipeline.timestamps import (
+            convert_to_seconds,
+            list_timed_words,
+            show_words,
+            time_words,
+        )
 
         samples = 0
         with self.reader(name, reading) as reader:
             for speech in self.pipeline(reader).speak(text, voice, how):
                 audio = speech.audio
-                written = shown(words_of(speech, samples), text)
+                written = show_words(time_words(speech, samples), text)
                 yield Piece(
                     speech.index,
                     audio,
-                    seconds(samples),
+                    convert_to_seconds(samples),
                     written,
-                    timed_words(speech, samples),
+                    list_timed_words(speech, samples),
                     speech.chunk.phonemes,
                 )
                 samples += len(audio)
@@ -288,7 +296,7 @@ def check_before_opening(
 
     Raises InputError, as the opened model would.
     """
-    from kokoro_ane.core import check_voice, voice_names
+    from kokoro_ane.core import check_voice, list_voice_names
     from kokoro_g2p import (
         check_languages,
         check_sayable,
@@ -298,7 +306,7 @@ def check_before_opening(
     )
 
     language = dialect_of(dialect) if dialect else None
-    names = voice_names(source)
+    names = list_voice_names(source)
     if not names:  # a folder that is no checkpoint: opening it says so
         return None
     place = source or "the default checkpoint"
@@ -322,15 +330,15 @@ def load(
     """The loaded model, one for all callers: it stays open for the next call that asks for the
     same, until a file in `build` changes. The last two stay. Raises InputError as kokoro_ane.load.
     """
-    runtime = runtime_named(runtime, method, layout)
+    runtime = choose_runtime(runtime, method, layout)
     os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
     manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
     # threads that ask for one model wait for the first of them
     with _opening:
-        return _opened(checkpoint, runtime, method, layout, build, (Path.cwd(), *manifests))
+        return _open(checkpoint, runtime, method, layout, build, (Path.cwd(), *manifests))
 
 
-def runtime_named(runtime: str | None, method: str, layout: str) -> str | None:
+def choose_runtime(runtime: str | None, method: str, layout: str) -> str | None:
     """The runtime that a name or a level stands for; None: what is built decides. Raises InputError
     for names that there are not, before anything is opened.
     """
@@ -344,7 +352,7 @@ def runtime_named(runtime: str | None, method: str, layout: str) -> str | None:
 
 
 @lru_cache(maxsize=OPEN_MODELS)
-def _opened(
+def _open(
     source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object
 ) -> Kokoro:
     """The model as `load` describes it. `stamp` changes with the files in `build`: a package that

@@ -1,8 +1,8 @@
 """Compare a tensor of the chain with its reference: upstream's, our PyTorch's, or a stored vector.
 
-row = compared("f0_hz", reference, other, limit_db=80.0)
+row = compare_tensor("f0_hz", reference, other, limit_db=80.0)
 row.verdict, row.snr_db, row.parts_at      # GOOD, 104.2, None
-rows = replayed(chain, stored, step)       # a step run again on the stored tensors
+rows = replay_step(chain, stored, step)       # a step run again on the stored tensors
 print_rows("KokoroVocoder-fp16 against upstream", rows)
 """
 
@@ -54,7 +54,7 @@ class StepRow:
         )
 
 
-def compared(
+def compare_tensor(
     name: str,
     reference: np.ndarray | None,
     other: np.ndarray | None,
@@ -85,7 +85,7 @@ def compared(
     )
 
 
-def replayed(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[StepRow]:
+def replay_step(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[StepRow]:
     """Run one step on stored tensors; return a row for each tensor that it writes."""
     tensors = step.run(chain, {name: stored[name] for name in step.reads})
     rows = []
@@ -93,12 +93,14 @@ def replayed(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[
         reference, other = stored[name], tensors[name]
         # phases wrap: a spectrum is compared by what is continuous
         if name == "spectrum" and reference.shape == other.shape:
-            reference, other = comparable(reference), comparable(other)
-        rows.append(compared(name, reference, other, limit_db, where=f"{utterance}, {step.name}:"))
+            reference, other = make_comparable(reference), make_comparable(other)
+        rows.append(
+            compare_tensor(name, reference, other, limit_db, where=f"{utterance}, {step.name}:")
+        )
     return rows
 
 
-def comparable(spectrum: np.ndarray) -> np.ndarray:
+def make_comparable(spectrum: np.ndarray) -> np.ndarray:
     """Convert magnitudes and phases [1, 22, S] to real parts, imaginary parts, and magnitude times
     phase, [1, 33, S].
 
@@ -106,10 +108,10 @@ def comparable(spectrum: np.ndarray) -> np.ndarray:
     phase of silence may be anything.
     """
     magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
-    return np.concatenate([rectangular(spectrum), magnitude * phase], axis=1)
+    return np.concatenate([convert_to_rectangular(spectrum), magnitude * phase], axis=1)
 
 
-def rectangular(spectrum: np.ndarray) -> np.ndarray:
+def convert_to_rectangular(spectrum: np.ndarray) -> np.ndarray:
     """Convert magnitudes and phases [1, 22, S] to real and imaginary parts, where +pi equals -pi:
     in upstream the last bit decides its sign.
     """
@@ -117,7 +119,7 @@ def rectangular(spectrum: np.ndarray) -> np.ndarray:
     return np.concatenate([magnitude * np.cos(phase), magnitude * np.sin(phase)], axis=1)
 
 
-def first_bad(rows: list[StepRow]) -> str | None:
+def find_first_bad(rows: list[StepRow]) -> str | None:
     """Return the name of the first bad tensor."""
     return next((row.name for row in rows if row.verdict == BAD), None)
 

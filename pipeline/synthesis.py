@@ -37,10 +37,10 @@ from kokoro_ane.pipeline.joins import (
     JoinTrim,
     NoPause,
     Share,
-    edges_of,
-    heard,
-    shares_of,
-    with_pauses,
+    find_edges,
+    lengthen_pauses,
+    move_to_sound,
+    split_shares,
 )
 from kokoro_ane.vocoder import STEPS as VOCODER_STEPS
 from kokoro_ane.vocoder import VOCODER, VOCODER_INPUTS, VocoderBackend, require_sound
@@ -135,7 +135,7 @@ class SpeechOptions:
         if before is None:
             return 0
         name: str = before.chunk.ending
-        if begins_chapter(before, chunk) or chunk.opening == "scene":
+        if is_chapter_start(before, chunk) or chunk.opening == "scene":
             name = chunk.opening
         seconds = (self.pauses or {}).get(name, PAUSES_S[name] / self.speed)
         return int(seconds * SAMPLE_RATE_HZ + 0.5)
@@ -167,7 +167,7 @@ class Speech:
         return np.concatenate([np.zeros(self.pause, np.float32), self.samples])
 
 
-def begins_chapter(before: Speech | None, chunk: Chunk) -> bool:
+def is_chapter_start(before: Speech | None, chunk: Chunk) -> bool:
     """Whether a chapter begins with `chunk`: of headings behind one another the first opens it."""
     return chunk.opening == "chapter" and (before is None or before.chunk.opening != "chapter")
 
@@ -186,7 +186,7 @@ class Level:
         self.peak, self.gain = max(self.peak, float(np.abs(waveform).max())), gain
 
 
-def taking_turns(
+def take_turns(
     blocks: Iterable[np.ndarray | Speech], turn: AbstractContextManager[object]
 ) -> Iterator[np.ndarray | Speech]:
     """The blocks, each computed while `turn` is held, which is free while they are used."""
@@ -268,7 +268,7 @@ class Pipeline:
                 else:
                     spoken = self._spoken(call, index, voice, options, before, phonemized)
                 try:
-                    for block in taking_turns(spoken, self.turn):
+                    for block in take_turns(spoken, self.turn):
                         if isinstance(block, Speech):
                             before = block
                         yield block
@@ -326,16 +326,16 @@ class Pipeline:
         speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)
         inputs = begin(" ".join(phonemes), speed, options.seed + index)
         tensors = run_steps(ROUNDED, chain, inputs, self.clock, seconds)
-        tensors["durations"] = with_pauses(tensors["durations"], phonemes)
+        tensors["durations"] = lengthen_pauses(tensors["durations"], phonemes)
         tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
 
         # vocoder: the samples of the call, and which of them belong to which chunk
         durations, level = tensors["durations"].tolist(), Level()
         windowed = options.windowed and len(call) == 1
         pieces = self._pieces(chain, tensors, windowed, level, seconds)
-        shares = [Share(tuple(durations), edges_of(durations), pieces)]
+        shares = [Share(tuple(durations), find_edges(durations), pieces)]
         if len(call) > 1:
-            shares = shares_of(np.concatenate([*pieces]), durations, phonemes)
+            shares = split_shares(np.concatenate([*pieces]), durations, phonemes)
 
         # join: the model's silence at both ends is cut, and the text's stands before the chunk
         for place, (chunk, share) in enumerate(zip(call, shares, strict=True)):
@@ -351,7 +351,7 @@ class Pipeline:
                     yield parts[-1]
             samples, edges = np.concatenate(parts), share.edges
             if trim:
-                edges = heard(samples, edges - trim.start, chunk.phonemes)
+                edges = move_to_sound(samples, edges - trim.start, chunk.phonemes)
             before = Speech(
                 index + place,
                 chunk,

@@ -1,7 +1,7 @@
 """When each word and phoneme is heard, by durations and energy (joins.py), written while the audio
 is: JSON, or subtitles.
 
-    with times_to(Path("words.json"), text) as times:
+    with open_times_file(Path("words.json"), text) as times:
         for speech in pipeline.speak(text, voice, options): times.add(speech)
 
 {"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s,
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, TextIO
 
 from kokoro_ane.core import SAMPLE_RATE_HZ, staged
-from kokoro_ane.pipeline.synthesis import Speech, begins_chapter
+from kokoro_ane.pipeline.synthesis import Speech, is_chapter_start
 from kokoro_g2p import PUNCTUATION, LiveText, TextParts, Word, without_markup
 
 DIGITS = 6  # a sample is 41.7 microseconds
@@ -46,21 +46,21 @@ class TimedWord:
     phonemes: str
 
 
-def seconds(samples: int) -> float:
+def convert_to_seconds(samples: int) -> float:
     """Samples to seconds."""
     return round(samples / SAMPLE_RATE_HZ, DIGITS)
 
 
-def edges_s(speech: Speech, offset: int) -> list[float]:
+def find_edges_s(speech: Speech, offset: int) -> list[float]:
     """The seconds where each token of a chunk begins and the last one ends: [tokens + 1]. The
     chunk's pause begins at sample `offset`.
     """
-    return [seconds(offset + speech.pause + edge) for edge in speech.edges]
+    return [convert_to_seconds(offset + speech.pause + edge) for edge in speech.edges]
 
 
-def words_of(speech: Speech, offset: int) -> list[Timed]:
+def time_words(speech: Speech, offset: int) -> list[Timed]:
     """The words and marks of a chunk with their times; a pause that was asked for is left out."""
-    edges = edges_s(speech, offset)
+    edges = find_edges_s(speech, offset)
     # token 0 is the boundary
     return [
         (word, edges[place + 1], edges[place + 1 + len(word.phonemes)])
@@ -69,25 +69,25 @@ def words_of(speech: Speech, offset: int) -> list[Timed]:
     ]
 
 
-def timed_words(speech: Speech, offset: int) -> tuple[TimedWord, ...]:
+def list_timed_words(speech: Speech, offset: int) -> tuple[TimedWord, ...]:
     """The same for those who build on it."""
     return tuple(
         TimedWord(word.text, word.start, word.end, start_s, end_s, word.phonemes)
-        for word, start_s, end_s in words_of(speech, offset)
+        for word, start_s, end_s in time_words(speech, offset)
     )
 
 
 def stamp(speech: Speech, offset: int) -> dict[str, Any]:
     """The times of one chunk whose pause begins at sample `offset`."""
-    edges = edges_s(speech, offset)
+    edges = find_edges_s(speech, offset)
     symbols = ("", *speech.chunk.phonemes, "")
     return {
         "index": speech.index,
         "start_s": edges[0],
-        "pause_s": seconds(speech.pause),
+        "pause_s": convert_to_seconds(speech.pause),
         "end_s": edges[-1],
         "phonemes": list(map(list, zip(symbols, edges, edges[1:], strict=False))),
-        "words": [asdict(word) for word in timed_words(speech, offset)],
+        "words": [asdict(word) for word in list_timed_words(speech, offset)],
     }
 
 
@@ -95,7 +95,7 @@ LINE, LINES, LONGEST_S = 42, 2, 7.0  # characters, lines and seconds of a cue
 SPACES = re.compile(r"\s+")
 
 
-def shown(words: Sequence[Timed], text: Text) -> str:
+def show_words(words: Sequence[Timed], text: Text) -> str:
     """The words as the text has them; what stands between two words stays unless it is markup or
     white space.
     """
@@ -110,18 +110,18 @@ def shown(words: Sequence[Timed], text: Text) -> str:
     return "".join(pieces)
 
 
-def folded(words: Sequence[Timed], text: Text) -> list[str]:
+def fold_lines(words: Sequence[Timed], text: Text) -> list[str]:
     """The words as shown, in lines of at most LINE characters where words allow it."""
-    spaced = " ".join(shown(words, text).split())
+    spaced = " ".join(show_words(words, text).split())
     return textwrap.wrap(spaced, LINE, break_long_words=False, break_on_hyphens=False)
 
 
-def fitting(words: Sequence[Timed], text: Text) -> int:
+def count_fitting(words: Sequence[Timed], text: Text) -> int:
     """How many words make the next cue; marks stay with the word before them."""
     most = 1
     while most < len(words):
         longer = words[: most + 1]
-        if len(folded(longer, text)) > LINES or longer[-1][2] - longer[0][1] > LONGEST_S:
+        if len(fold_lines(longer, text)) > LINES or longer[-1][2] - longer[0][1] > LONGEST_S:
             break
         most += 1
     if most == len(words):
@@ -139,7 +139,7 @@ def fitting(words: Sequence[Timed], text: Text) -> int:
     return count
 
 
-def clock(time_s: float, point: str) -> str:
+def format_clock(time_s: float, point: str) -> str:
     """hh:mm:ss,mmm."""
     whole_s, ms = divmod(round(time_s * 1000), 1000)
     return f"{whole_s // 3600:02}:{whole_s // 60 % 60:02}:{whole_s % 60:02}{point}{ms:03}"
@@ -170,31 +170,31 @@ class TimesFile:
     def add(self, speech: Speech) -> None:
         """Write the next chunk."""
         is_heading = speech.chunk.opening == "chapter"
-        if begins_chapter(self.before, speech.chunk):
-            words = words_of(speech, self.samples)
-            self.chapters.append((shown(words, self.text), words[0][1]))
+        if is_chapter_start(self.before, speech.chunk):
+            words = time_words(speech, self.samples)
+            self.chapters.append((show_words(words, self.text), words[0][1]))
         self.before = speech
         if self.suffix == ".json":
             self.file.write(",\n" if self.count else "\n")
             self.file.write(json.dumps(stamp(speech, self.samples), ensure_ascii=False))
             self.count += 1
         else:
-            words = words_of(speech, self.samples)
+            words = time_words(speech, self.samples)
             while words:
-                count = fitting(words, self.text)
+                count = count_fitting(words, self.text)
                 self._write_cue(words[:count], is_heading)
                 words = words[count:]
         self.samples += speech.pause + len(speech.samples)
 
     def _write_cue(self, words: Sequence[Timed], is_heading: bool) -> None:
-        lines, point, heading = "\n".join(folded(words, self.text)), ",", "<b>{}</b>"
+        lines, point, heading = "\n".join(fold_lines(words, self.text)), ",", "<b>{}</b>"
         if self.suffix == ".vtt":
             lines, point = lines.replace("&", "&amp;").replace("<", "&lt;"), "."
             heading = "<c.chapter>{}</c>"
         if is_heading:
             lines = heading.format(lines)
         self.count += 1
-        start, end = clock(words[0][1], point), clock(words[-1][2], point)
+        start, end = format_clock(words[0][1], point), format_clock(words[-1][2], point)
         self.file.write(f"{self.count}\n{start} --> {end}\n{lines}\n\n")
 
     def close(self) -> None:
@@ -202,11 +202,13 @@ class TimesFile:
         if self.suffix == ".json":
             chapters = [{"title": title, "start_s": start_s} for title, start_s in self.chapters]
             marks = json.dumps(chapters, ensure_ascii=False)
-            self.file.write(f'\n], "chapters": {marks}, "seconds": {seconds(self.samples)}}}\n')
+            self.file.write(
+                f'\n], "chapters": {marks}, "seconds": {convert_to_seconds(self.samples)}}}\n'
+            )
 
 
 @contextlib.contextmanager
-def times_to(path: Path, text: Text) -> Iterator[TimesFile]:
+def open_times_file(path: Path, text: Text) -> Iterator[TimesFile]:
     """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt.
     `text`: what is spoken.
     """

@@ -3,8 +3,8 @@ package's __init__, which imports loguru and spaCy.
 
     # KModel, complex path; needs `kokoro` and `transformers`
     model = load_upstream(checkpoint)
-    with injected_noise(lambda frames: noise[:, : 600 * frames]):
-        tensors = upstream_intermediates(model, input_ids, style, speed=1.0)
+    with inject_noise(lambda frames: noise[:, : 600 * frames]):
+        tensors = collect_intermediates(model, input_ids, style, speed=1.0)
 """
 
 import importlib
@@ -94,7 +94,7 @@ def load_upstream(checkpoint: Checkpoint) -> KModel:
     return model
 
 
-def injected_noise(noise: Callable[[int], torch.Tensor]) -> AbstractContextManager[Any]:
+def inject_noise(noise: Callable[[int], torch.Tensor]) -> AbstractContextManager[Any]:
     """Replace upstream's three draws: the initial phase and the unused third by constants, the sine
     noise [1, 600F, 9] by `noise` of F frames.
     """
@@ -120,7 +120,7 @@ class Silence(torch.nn.Module):
 
 
 @torch.no_grad()
-def upstream_intermediates(
+def collect_intermediates(
     model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0
 ) -> dict[str, torch.Tensor]:
     """Run KModel.forward_with_tokens; return the tensors between its parts by our names and in our

@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.core import open_checkpoint
     from kokoro_ane.encoder import check_speed
     from kokoro_ane.pipeline import intermediates
-    from kokoro_ane.pipeline.step_comparison import first_bad, print_rows
+    from kokoro_ane.pipeline.step_comparison import find_first_bad, print_rows
     from kokoro_ane.pipeline.synthesis import Chain, begin
     from kokoro_ane.quantize import Request
     from kokoro_ane.runtimes import RUNTIMES, open_runtime, open_voice
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
             del limits["waveform"]
         other = intermediates.run_chain(chain, inputs, reference)
         tables[runtime] = intermediates.compare_runs(reference, other, limits)
-    bad = {name: first_bad(rows) for name, rows in tables.items()}
+    bad = {name: find_first_bad(rows) for name, rows in tables.items()}
     for name, rows in tables.items():
         print_rows(f"{name} against upstream", rows)
         outcome = "every compared intermediate keeps its limit"

@@ -26,8 +26,8 @@ from kokoro_ane.core import (
     staged,
     strangers,
 )
-from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.step_comparison import StepRow, compared, replayed
+from kokoro_ane.pipeline.audio import open_file
+from kokoro_ane.pipeline.step_comparison import StepRow, compare_tensor, replay_step
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, Pipeline, Speech, SpeechOptions, begin
 from kokoro_g2p import LONGEST_PHONEMES, PAUSES_S, phoneme_sentences
 
@@ -89,7 +89,7 @@ class Index(TypedDict):
     text: TextEntry
 
 
-def spoken_text(chain: Chain, longest: int) -> list[Speech]:
+def speak_text_cut(chain: Chain, longest: int) -> list[Speech]:
     """Speak TEXT, cut at `longest` phonemes."""
     pipeline = Pipeline(
         phoneme_sentences, chain.encoder, chain.vocoder, chain.vocab, longest=longest
@@ -116,9 +116,9 @@ def write_vectors(
         np.save(aside / VOICE, chain.voice)
         np.save(aside / STATISTICS, chain.speaker.statistics)
         utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
-        speeches = spoken_text(chain, CUT)
+        speeches = speak_text_cut(chain, CUT)
         # the joined text is written as speak writes it
-        with to_file(aside / JOINED) as sink:
+        with open_file(aside / JOINED) as sink:
             for speech in speeches:
                 sink.write(speech.audio)
         index = {
@@ -130,7 +130,8 @@ def write_vectors(
             "statistics": {"file": STATISTICS, "sha256": sha256_of(aside / STATISTICS)},
             "steps": [step.as_dict() for step in STEPS],
             "utterances": utterances,
-            "text": _text(speeches) | {"file": JOINED, "sha256": sha256_of(aside / JOINED)},
+            "text": _describe_text(speeches)
+            | {"file": JOINED, "sha256": sha256_of(aside / JOINED)},
         }
         (aside / INDEX).write_text(json_text(index), encoding="utf-8")
     return index
@@ -142,10 +143,10 @@ def vectors_of_ours(folder: Path) -> str | None:
         index = load_index(folder)
     except InputError:
         return f"it holds no {INDEX} of test vectors"
-    return strangers(folder, {INDEX, *(entry["file"] for entry in _files(index))})
+    return strangers(folder, {INDEX, *(entry["file"] for entry in _list_files(index))})
 
 
-def _files(index: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_files(index: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of all files that an index names."""
     tensors = [entry for one in index["utterances"] for entry in one["tensors"].values()]
     return [index["voice"], index["statistics"], index["text"], *tensors]
@@ -168,7 +169,7 @@ def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[s
     return vars(utterance) | {"tensors": entries}
 
 
-def _text(speeches: list[Speech]) -> dict[str, Any]:
+def _describe_text(speeches: list[Speech]) -> dict[str, Any]:
     """Describe the text: where it is cut, and where each chunk lies in the joined audio."""
     offset, chunks = 0, []
     for speech in speeches:
@@ -213,7 +214,7 @@ def load_index(folder: Path) -> dict[str, Any]:
             " kokoro-ane vectors"
         )
     conform(index, Index, str(folder / INDEX))
-    for entry in _files(index):
+    for entry in _list_files(index):
         check_inside(entry["file"], f"{folder / INDEX}: a file's name")
     return index
 
@@ -253,7 +254,7 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
         for utterance in index["utterances"]:
             stored = load_tensors(folder, utterance)
             for step in STEPS:
-                rows += replayed(chain, stored, step, utterance["id"])
+                rows += replay_step(chain, stored, step, utterance["id"])
         return rows + _check_text(folder, index["text"], chain)
 
 
@@ -261,11 +262,11 @@ def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[StepRo
     import soundfile
 
     # a port has to cut the text at the same places
-    speeches = spoken_text(chain, text["longest_phonemes"])
+    speeches = speak_text_cut(chain, text["longest_phonemes"])
     stored, _ = soundfile.read(folder / text["file"], dtype="float32")
     joined = np.concatenate([speech.audio for speech in speeches])
-    cut = _text(speeches)["chunks"] == text["chunks"]
+    cut = _describe_text(speeches)["chunks"] == text["chunks"]
     return [
-        compared("chunks", np.ones(1), np.full(1, float(cut)), EQUAL, where="text:"),
-        compared(JOINED, stored, joined, 40.0, where="text:"),
+        compare_tensor("chunks", np.ones(1), np.full(1, float(cut)), EQUAL, where="text:"),
+        compare_tensor(JOINED, stored, joined, 40.0, where="text:"),
     ]

@@ -57,7 +57,7 @@ class VectorOptions(CommandOptions):
     voice: str | None = voice_option()
 
 
-def chain_of(checkpoint: "Checkpoint", options: VectorOptions) -> "tuple[Chain, dict[str, str]]":
+def open_chain(checkpoint: "Checkpoint", options: VectorOptions) -> "tuple[Chain, dict[str, str]]":
     """Open the packages and the voice; return the chain and the hashes of the packages."""
     from kokoro_ane.pipeline.synthesis import Chain
     from kokoro_ane.quantize import Request
@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         load_index(options.check)
         folder = options.check
     checkpoint = open_checkpoint(options.checkpoint)
-    chain, packages = chain_of(checkpoint, options)
+    chain, packages = open_chain(checkpoint, options)
     report: dict[str, Any] = {}
     if options.check is None:
         write_vectors(folder, chain, checkpoint.as_source, packages)

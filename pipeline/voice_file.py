@@ -2,8 +2,8 @@
 directions in which the rows differ from it.
 
     # pack [510, 1, 256] float32; 26 to 68 kB for kokoro-int8's voices, whose packs have 522 kB
-    content = encoded(pack)
-    keeps(pack, content)             # whether the rows that it gives are near enough
+    content = encode_pack(pack)
+    is_near(pack, content)             # whether the rows that it gives are near enough
 
 Rows of neighbouring lengths differ little, and an utterance said with its neighbour's row is as
 good (docs/models.md). The file has the fewest directions with which every row errs by less than
@@ -25,7 +25,7 @@ ROUNDING = 2.0**-20
 ROWS, _, WIDTH = VOICE_SHAPE
 
 
-def encoded(pack: np.ndarray) -> bytes:
+def encode_pack(pack: np.ndarray) -> bytes:
     """The smallest encoding of a style pack that keeps the voice."""
     rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     mean = rows.mean(0).astype("<f4")
@@ -35,25 +35,25 @@ def encoded(pack: np.ndarray) -> bytes:
     for count in range(WIDTH + 1):
         parts = (mean, directions[:count], (lengths * sizes)[:, :count])
         content = b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in parts)
-        if keeps(pack, content):
+        if is_near(pack, content):
             return content
     raise CheckFailed("a voice whose rows no directions give back")
 
 
 def first_voice_bytes(checkpoint: Checkpoint) -> int:
     """What one voice adds to a product: the checkpoint's first, as stored."""
-    return len(encoded(checkpoint.voice(checkpoint.voices[0]).numpy()))
+    return len(encode_pack(checkpoint.voice(checkpoint.voices[0]).numpy()))
 
 
-def keeps(pack: np.ndarray, content: bytes) -> bool:
+def is_near(pack: np.ndarray, content: bytes) -> bool:
     """Whether every row of the encoding is near enough to the pack's."""
     rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     steps = _rms(np.diff(rows, axis=0))
     nearer = np.minimum(np.append(steps, steps[-1]), np.append(steps[0], steps))  # [510]
-    return bool((_rms(decoded(content) - rows) <= SHARE * nearer + ROUNDING * _rms(rows)).all())
+    return bool((_rms(decode_pack(content) - rows) <= SHARE * nearer + ROUNDING * _rms(rows)).all())
 
 
-def decoded(content: bytes) -> np.ndarray:
+def decode_pack(content: bytes) -> np.ndarray:
     """The rows [510, 256] float32. Raises InputError for bytes of another size than a voice's."""
     count, rest = divmod(len(content) - 4 * WIDTH, 4 * (ROWS + WIDTH))
     if rest or count < 0:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from kokoro_ane.core import scratch, units_for
-from kokoro_ane.encoder import EncoderBackend, EncoderPackage, program_functions
+from kokoro_ane.encoder import EncoderBackend, EncoderPackage, join_programs
 from kokoro_ane.quantize import Request
 from kokoro_ane.runtimes.opened import Opened
 from kokoro_ane.vocoder import StreamingPackage, VocoderPackage, open_package
@@ -47,7 +47,7 @@ def load(path: Path, function: str, units: str) -> Predict:
     return predict
 
 
-def mac_units(stage: str) -> str:
+def choose_mac_units(stage: str) -> str:
     """The compute units of a stage on this Mac."""
     version = [int(part) for part in platform.mac_ver()[0].split(".") if part]
     return units_for(stage, "macOS", version, chip())
@@ -93,18 +93,19 @@ def open_chain(request: Request) -> Opened:
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
     package = EncoderPackage(encoders)
-    units = mac_units("encoder")
+    units = choose_mac_units("encoder")
     programs = {
         name: CoreMLProgram(manifest.package_path, inside, units)
         for manifest in package.manifests
         for name, inside in manifest.functions.items()
     }
-    encoder = EncoderBackend(program_functions(programs), package.limits, package.buckets)
+    encoder = EncoderBackend(join_programs(programs), package.limits, package.buckets)
     return Opened.from_parts(encoder, open_vocoder(path), package.manifests)
 
 
 def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:
     """The vocoder alone, on the Neural Engine where that can take it."""
     return open_package(
-        path, opened=lambda where, function: CoreMLProgram(where, function, mac_units("vocoder"))
+        path,
+        opened=lambda where, function: CoreMLProgram(where, function, choose_mac_units("vocoder")),
     )

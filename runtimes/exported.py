@@ -3,7 +3,7 @@ without a mask, checked against PyTorch.
 
     # runtimes/files.py opens them
     stage = PortableVocoderStage(checkpoint, runtime, speeches)
-    manifests = build(stage, Path("build"), kind_of(runtime))
+    manifests = build(stage, Path("build"), make_kind(runtime))
 
 The vocoder's graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two
 elementwise operations; or, for files that need a plain one, the vocoder's own with norms written
@@ -65,11 +65,11 @@ from kokoro_ane.encoder import (
     EncoderBackend,
     ProsodyFunction,
     check_utterances,
-    compared,
-    contract_words,
+    compare_outputs,
+    describe_contract,
     encode,
-    exact_functions,
-    program_functions,
+    join_programs,
+    make_exact_functions,
 )
 from kokoro_ane.runtimes.files import FileRuntime, render
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
@@ -91,7 +91,7 @@ UNBOUNDED = 1 << 40
 CHECKED_FRAMES = (20, 40, 140)
 
 
-def kind_of(runtime: FileRuntime) -> Kind:
+def make_kind(runtime: FileRuntime) -> Kind:
     """The kind for core.builder: a file with one function."""
 
     def written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
@@ -146,7 +146,7 @@ class PortableStage:
         }
 
 
-def baked(module: nn.Module) -> nn.Module:
+def bake_taps(module: nn.Module) -> nn.Module:
     """A copy whose transposed convolutions carry their zero taps in the weight: exporters want
     weights that are constants.
     """
@@ -202,7 +202,7 @@ class PortableEncoderStage(PortableStage):
 
     def module(self, function: nn.Module) -> nn.Module:
         """The function in the operations that this kind of file takes."""
-        return baked(self.runtime.module.encoder_graph(function))
+        return bake_taps(self.runtime.module.encoder_graph(function))
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """Every tensor that leaves the two functions against PyTorch, from the shortest utterance
@@ -210,19 +210,19 @@ class PortableEncoderStage(PortableStage):
         """
         # the texts are longer than any bucket: frames behind the longest are cut off, not refused
         unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
-        twin = EncoderBackend(exact_functions(self.encoder), unbounded, None, longest)
-        opened = EncoderBackend(program_functions(programs), unbounded, None, longest, arrays=True)
+        twin = EncoderBackend(make_exact_functions(self.encoder), unbounded, None, longest)
+        opened = EncoderBackend(join_programs(programs), unbounded, None, longest, arrays=True)
         pairs = []
         for utterance in check_utterances(self.checkpoint, LENGTHS):
             exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
             inputs, durations = (utterance.ids, utterance.style, utterance.speed), exact.durations
             pairs.append((exact, encode(opened, *inputs, durations=durations.numpy())))
-        return compared(pairs, PRECISION)
+        return compare_outputs(pairs, PRECISION)
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage."""
         config = self.checkpoint.config
-        words = contract_words(config.hidden_dim, config.style_dim)
+        words = describe_contract(config.hidden_dim, config.style_dim)
         return self.contract_head() | {
             "inputs": {name: words[name]["inputs"] for name in part.functions},
             "outputs": {name: words[name]["outputs"] for name in part.functions},
@@ -243,7 +243,7 @@ class StyledNorm(Norm):
         return F.instance_norm(x, weight=gain, bias=shift, eps=NORM_EPSILON)
 
 
-def styled(vocoder: Vocoder) -> EagerVocoder:
+def replace_norms(vocoder: Vocoder) -> EagerVocoder:
     """The eager vocoder with such norms."""
     eager = EagerVocoder(vocoder)
     for module in eager.modules():
@@ -270,7 +270,7 @@ class PortableVocoder(nn.Module):
         return waveform
 
 
-def exported(network: nn.Module, config: KokoroConfig) -> PortableFunction:
+def export_network(network: nn.Module, config: KokoroConfig) -> PortableFunction:
     """A network of the vocoder as a function of (features, style), for a runtime of files."""
     example = (
         torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1),
@@ -304,7 +304,7 @@ class PortableVocoderStage(PortableStage):
     def function(self, name: str = MAIN) -> PortableFunction:
         """The vocoder's one function."""
         network = self.runtime.module.vocoder_network(self.vocoder)
-        return exported(network, self.checkpoint.config)
+        return export_network(network, self.checkpoint.config)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """The waveform against PyTorch's in float64, for each speech."""

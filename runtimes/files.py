@@ -23,21 +23,21 @@ from kokoro_ane.core import (
     UtteranceTooLong,
     described,
 )
-from kokoro_ane.encoder import AlignmentLimits, EncoderBackend, program_functions
+from kokoro_ane.encoder import AlignmentLimits, EncoderBackend, join_programs
 from kokoro_ane.quantize import Request
 from kokoro_ane.runtimes.opened import Opened
 from kokoro_ane.runtimes.portable import PortableProgram
 from kokoro_ane.vocoder import HarmonicSource, StreamingPackage, VocoderInputs, pack
 
 
-def style_of(inputs: VocoderInputs) -> np.ndarray:
+def shape_style(inputs: VocoderInputs) -> np.ndarray:
     """[1, style_dim, 1, 1] float32 of a tensor or an array."""
     return np.asarray(inputs.style, np.float32)[:, :, None, None]
 
 
 def render(program: PortableProgram, inputs: VocoderInputs) -> np.ndarray:
     """Waveform [600F] of a vocoder's file."""
-    arrays = {FEATURES: pack(inputs, inputs.frames), STYLE: style_of(inputs)}
+    arrays = {FEATURES: pack(inputs, inputs.frames), STYLE: shape_style(inputs)}
     return program(arrays)[WAVEFORM].reshape(-1)
 
 
@@ -70,7 +70,7 @@ class FileBackend:
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of tensors or arrays."""
-        style = style_of(inputs)
+        style = shape_style(inputs)
         return self.run(self.pack(inputs), style, style[:, :0], inputs.frames)
 
 
@@ -118,7 +118,7 @@ class FileRuntime:
             )
             with described(path):
                 limits = AlignmentLimits(**manifest.alignment)
-        return EncoderBackend(program_functions(programs), limits, None, arrays=True)
+        return EncoderBackend(join_programs(programs), limits, None, arrays=True)
 
     def open_vocoder(self, path: Path) -> FileBackend | StreamingPackage:
         """The vocoder alone, its file or folder verified."""

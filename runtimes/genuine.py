@@ -32,13 +32,13 @@ def require_genuine(manifest: Manifest, level: str) -> None:
         )
     path = manifest.package_path
     if path.suffix == RUNTIMES["onnx"].files:
-        kinds, int8_inputs = kinds_in_onnx(path)
+        kinds, int8_inputs = find_kinds_in_onnx(path)
     elif path.suffix == PACKAGE:
-        kinds, int8_inputs = kinds_in_package(path)
+        kinds, int8_inputs = find_kinds_in_package(path)
     else:
         # a compiled file does not show how it stores weights, and has one level only
         return
-    if not are_of(method, kinds, int8_inputs):
+    if not is_of_method(method, kinds, int8_inputs):
         stored = f"{', '.join(sorted(kinds))} with {'int8' if int8_inputs else 'float'} inputs"
         raise InputError(
             f"{path} stores {stored}, which is not {level}: renamed, or its manifest was edited;"
@@ -46,7 +46,7 @@ def require_genuine(manifest: Manifest, level: str) -> None:
         )
 
 
-def kinds_in_package(path: Path) -> tuple[set[str], bool]:
+def find_kinds_in_package(path: Path) -> tuple[set[str], bool]:
     """How weights are stored, by the names of mlprogram.examine.storage, and whether any
     convolution reads integers.
     """
@@ -59,11 +59,11 @@ def kinds_in_package(path: Path) -> tuple[set[str], bool]:
     return kinds, "dequantize" in read
 
 
-def kinds_in_onnx(path: Path) -> tuple[set[str], bool]:
+def find_kinds_in_onnx(path: Path) -> tuple[set[str], bool]:
     """The same of an .onnx file, or of the functions in a folder."""
     import onnx
 
-    from kokoro_ane.runtimes.onnx.onnx_file import INTEGER_PRODUCT, counted, files_in
+    from kokoro_ane.runtimes.onnx.onnx_file import INTEGER_PRODUCT, count_operations, files_in
 
     stored = {
         tensor.data_type
@@ -73,19 +73,19 @@ def kinds_in_onnx(path: Path) -> tuple[set[str], bool]:
     kinds = {"fp32"}
     if stored & {onnx.TensorProto.INT8, onnx.TensorProto.UINT8}:
         kinds.add(INTEGERS)
-    return kinds, INTEGER_PRODUCT in counted(path)
+    return kinds, INTEGER_PRODUCT in count_operations(path)
 
 
-def are_of(level: str, stored: set[str], int8_inputs: bool) -> bool:
+def is_of_method(level: str, stored: set[str], int8_inputs: bool) -> bool:
     """Whether a package of that method has these kinds."""
     method, kinds = METHODS.get(level), stored - set(BY_NAME)
     # converted, not compressed
     if method is None or method.parent is None:
         return not kinds and not int8_inputs and (level != "fp32") == ("fp16" in stored)
     if method.by_recipe:
-        possible = set().union(*(kinds_of(scheme.weights) for scheme in SCHEMES.values()))
+        possible = set().union(*(rank_kinds(scheme.weights) for scheme in SCHEMES.values()))
         return bool(kinds) and kinds <= possible
-    expected = kinds_of(method.weights)
+    expected = rank_kinds(method.weights)
     # small layers may have other kinds, but the kind that most weights get has to be there
     return (
         bool(kinds & set(expected[:1]))
@@ -94,7 +94,7 @@ def are_of(level: str, stored: set[str], int8_inputs: bool) -> bool:
     )
 
 
-def kinds_of(weights: Weights | None) -> tuple[str, ...]:
+def rank_kinds(weights: Weights | None) -> tuple[str, ...]:
     """The kinds of a package with such weights; the one that most weights have stands first."""
     match weights:
         case IntegerWeights(block=0):

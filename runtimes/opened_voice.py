@@ -51,7 +51,7 @@ def is_settled(checkpoint: Checkpoint, name: str) -> bool:
     return find_statistics(checkpoint, predictor_of(checkpoint), voice) is not None
 
 
-def predictor_in(manifest: Manifest) -> str:
+def read_predictor(manifest: Manifest) -> str:
     """The hash of the predictor in a vocoder that a manifest describes; "" where it has none."""
     if manifest.layout not in STREAMED:
         return ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PRECISION = "fp32"  # of every exported function
 # the least value of a length that grows
 SHORTEST = 3
-# the name of an argument of by_name's module in a graph, before its number
+# the name of an argument of order_by_name's module in a graph, before its number
 ARGUMENT = "arguments_"
 
 
@@ -53,7 +53,7 @@ class PortableProgram(Protocol):
         """Named inputs to named outputs."""
 
 
-def by_name(function: PortableFunction) -> PortableFunction:
+def order_by_name(function: PortableFunction) -> PortableFunction:
     """The same function with inputs and outputs in the order of their names, for files that know
     positions only.
     """
@@ -85,7 +85,7 @@ def by_name(function: PortableFunction) -> PortableFunction:
     )
 
 
-def exported_program(function: PortableFunction) -> Any:
+def export_program(function: PortableFunction) -> Any:
     """The function as a program of torch.export, for any length up to its longest."""
     import torch
 

@@ -129,7 +129,7 @@ def default_runtime() -> str:
     return "onnx" if RUNTIMES[DEFAULT_RUNTIME].missing else DEFAULT_RUNTIME
 
 
-def runtime_for(package: str) -> str:
+def choose_runtime_for(package: str) -> str:
     """The first runtime that opens a file of that name. InputError where there is none, or where it
     is not installed.
     """
@@ -166,7 +166,7 @@ def open_runtime(name: str, request: "Request") -> Opened:
     return module_of(name).open_chain(request)
 
 
-def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
+def find_files(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
     """The manifests of the encoder and of the vocoder that a runtime opens. InputError as
     open_runtime, and for a runtime that opens no files.
     """

@@ -23,7 +23,7 @@ from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.manifest import tool_versions
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.package_builds import vocoder_stage
+from kokoro_ane.pipeline.package_builds import make_vocoder_stage
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.methods import METHODS, Activations
@@ -219,7 +219,7 @@ def built(tmp_path_factory):
     )
 
     def make(out):
-        build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
+        build_stage(make_vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
         for name in COMPRESSED:
             build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint), PADDED)
 

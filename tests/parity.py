@@ -24,10 +24,10 @@ from kokoro_ane.encoder.encoder_steps import (
 from kokoro_ane.encoder.functions import PARTS, Encoder, torch_functions
 from kokoro_ane.pipeline.upstream import (
     Silence,
+    collect_intermediates,
     empty_model,
     import_upstream,
-    injected_noise,
-    upstream_intermediates,
+    inject_noise,
 )
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import ScaledConv
@@ -35,11 +35,11 @@ from kokoro_ane.vocoder.source import gaussian_noise
 from tests.random_checkpoint import enliven_encoder
 
 __all__ = [
-    "injected_noise",
+    "inject_noise",
     "import_upstream",
     "upstream_decoder",
     "upstream_model",
-    "upstream_intermediates",
+    "collect_intermediates",
 ]
 
 
@@ -145,7 +145,7 @@ def both_renders(upstream, vocoder, hidden, frames, dtype):
     x = {name: value.to(dtype) for name, value in random_features(frames, hidden).items()}
     noise = gaussian_noise(frames, seed=1)
     upstream, vocoder = upstream.to(dtype), vocoder.to(dtype)
-    with injected_noise(lambda _frames: torch.from_numpy(noise)):
+    with inject_noise(lambda _frames: torch.from_numpy(noise)):
         theirs = upstream(x["asr"], x["f0_hz"].clone(), x["energy"], x["style"])
     spectrum = vocoder.generator.m_source.spectrum(x["f0_hz"], noise)[:, :, None]
     asr, f0, energy = x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None]
@@ -240,7 +240,7 @@ def both_models(config, seed, decoder=False):
 def encoded_by_upstream(upstream, case):
     """Upstream's seams, dynamic and packed, in the model's dtype; it gives no `raw`."""
     style = case.style.to(next(upstream.parameters()).dtype)
-    seams = upstream_intermediates(upstream, torch.tensor([case.ids]), style, case.speed)
+    seams = collect_intermediates(upstream, torch.tensor([case.ids]), style, case.speed)
     fields = [name for name in Encoded.__dataclass_fields__ if name != "raw"]
     return Encoded(seams["durations"], **{name: seams[name] for name in fields})
 

@@ -46,10 +46,10 @@ def main(argv: list[str] | None = None) -> int:
         WEIGHTS,
         WEIGHTS_SHA256,
         add_voices,
-        bundled_voices,
         cached,
-        npm_voices,
-        writing,
+        list_bundled_voices,
+        lock_cache,
+        read_npm_voices,
     )
 
     if options.shaken is not None:
@@ -62,9 +62,9 @@ def main(argv: list[str] | None = None) -> int:
     folder = cached(thorough=True)
     added: tuple[str, ...] = ()
     if options.voices is not None:
-        source = npm_voices() if str(options.voices) == "all" else nullcontext(options.voices)
-        with source as place, writing(folder):
-            added = add_voices(place, folder / "voices", bundled_voices())
+        source = read_npm_voices() if str(options.voices) == "all" else nullcontext(options.voices)
+        with source as place, lock_cache(folder):
+            added = add_voices(place, folder / "voices", list_bundled_voices())
     checkpoint = open_checkpoint("kokoro-int8")
     counts = {
         name: sum(value.numel() for value in checkpoint.part(name).values())

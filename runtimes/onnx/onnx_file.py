@@ -40,7 +40,7 @@ CHANNELS = 64
 LARGEST_WEIGHT, MIDDLE, LARGEST_INPUT = 255, 128, -128
 
 
-def sums() -> np.ndarray:
+def compute_sums() -> np.ndarray:
     """The sums that this processor computes for the probe, int32 [1, 64, 1, 1]."""
     import onnxruntime
 
@@ -51,9 +51,9 @@ def sums() -> np.ndarray:
 
 
 @cache
-def are_exact() -> bool:
+def has_exact_sums() -> bool:
     """Whether this processor computes every sum of the probe exactly."""
-    return bool((sums() == CHANNELS * (LARGEST_WEIGHT - MIDDLE) * LARGEST_INPUT).all())
+    return bool((compute_sums() == CHANNELS * (LARGEST_WEIGHT - MIDDLE) * LARGEST_INPUT).all())
 
 
 NAME, SUFFIX = "onnx", ".onnx"
@@ -91,14 +91,14 @@ def write(function: PortableFunction, path: Path) -> None:
             output_names=list(function.outputs),
             dynamic_axes={name: dict(axes) for name, axes in function.dynamic.items()},
         )
-    products = counted(path).get(INTEGER_PRODUCT, 0)
+    products = count_operations(path).get(INTEGER_PRODUCT, 0)
     if products:
         model = onnx.load(path)
         model.metadata_props.add(key=INTEGERS, value=str(products))
         onnx.save(model, path)
 
 
-def function_file(folder: Path, name: str) -> Path:
+def name_function_file(folder: Path, name: str) -> Path:
     """The file of a function in a folder."""
     return folder / f"{name}{SUFFIX}"
 
@@ -118,7 +118,7 @@ def write_together(functions: Mapping[str, PortableFunction], folder: Path) -> N
     places: dict[str, int] = {}
     with (folder / WEIGHTS).open("wb") as stream:
         for name, function in functions.items():
-            file = function_file(folder, name)
+            file = name_function_file(folder, name)
             write(function, file)
             model = onnx.load(file)
             for tensor in model.graph.initializer:
@@ -176,7 +176,7 @@ class OnnxProgram:
         missing = set(self.names) - {output.name for output in self.session.get_outputs()}
         if missing:
             raise InputError(f"{path} has no output {sorted(missing)[0]!r}")
-        if INTEGERS in self.session.get_modelmeta().custom_metadata_map and not are_exact():
+        if INTEGERS in self.session.get_modelmeta().custom_metadata_map and not has_exact_sums():
             raise InputError(
                 f"{path} multiplies 8-bit integers, and ONNX Runtime loses bits of their sums on"
                 " this processor: use w8 or fp32"
@@ -197,7 +197,7 @@ def open_file(path: Path, inputs: Iterable[str], outputs: Iterable[str]) -> Onnx
 
 def open_function(folder: Path, name: str, outputs: Iterable[str]) -> OnnxProgram:
     """Open a function of a folder."""
-    return OnnxProgram(function_file(folder, name), outputs)
+    return OnnxProgram(name_function_file(folder, name), outputs)
 
 
 def encoder_graph(function: "nn.Module") -> "nn.Module":
@@ -207,12 +207,12 @@ def encoder_graph(function: "nn.Module") -> "nn.Module":
 
 def vocoder_network(vocoder: "Vocoder") -> "nn.Module":
     """The eager vocoder with norms that the exporter has."""
-    from kokoro_ane.runtimes.exported import styled
+    from kokoro_ane.runtimes.exported import replace_norms
 
-    return styled(vocoder)
+    return replace_norms(vocoder)
 
 
-def counted(path: Path) -> dict[str, int]:
+def count_operations(path: Path) -> dict[str, int]:
     """The operations of a file, or of all functions in a folder, without constants."""
     import onnx
 
@@ -227,4 +227,4 @@ def counted(path: Path) -> dict[str, int]:
 
 def counts_of(program: OnnxProgram) -> dict[str, int]:
     """The operations of the program's file, without constants."""
-    return counted(program.path)
+    return count_operations(program.path)

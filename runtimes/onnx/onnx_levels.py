@@ -49,7 +49,7 @@ from kokoro_ane.quantize import (
     rows_of,
     store,
 )
-from kokoro_ane.runtimes.exported import exported, styled
+from kokoro_ane.runtimes.exported import export_network, replace_norms
 from kokoro_ane.runtimes.files import render
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv
 from kokoro_ane.runtimes.onnx.onnx_file import (
@@ -57,12 +57,12 @@ from kokoro_ane.runtimes.onnx.onnx_file import (
     SUFFIX,
     TOOLS,
     OnnxProgram,
-    counted,
-    function_file,
+    count_operations,
+    name_function_file,
     write,
     write_together,
 )
-from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage, any_length
+from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage, allow_any_length
 from kokoro_ane.runtimes.portable import PRECISION
 from kokoro_ane.runtimes.registry import check_names
 from kokoro_ane.speech import check_speech
@@ -80,7 +80,7 @@ from kokoro_ane.vocoder import (
 )
 
 
-def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingStage:
+def make_integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingStage:
     """The streaming layout's functions with the level's integers; convolutions with int8 inputs are
     products of integers.
     """
@@ -92,28 +92,28 @@ def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingS
             if name.startswith("vocoder.generator.") or isinstance(conv, PhaseConv):
                 continue
             if path in level.ranges and isinstance(conv, Conv):
-                replace_module(module, name, integer_conv(conv, level, Place(path)))
+                replace_module(module, name, make_integer_conv(conv, level, Place(path)))
     attach_level(stage.twin, level, inputs=False)
     return stage
 
 
-def integer_conv(conv: Conv, level: Level, place: Place) -> IntegerConv:
+def make_integer_conv(conv: Conv, level: Level, place: Place) -> IntegerConv:
     """A convolution with the level's integers and range."""
     form = level.forms[place.path]
     assert isinstance(form, Integers)  # build_file takes levels of integers only
     return IntegerConv(conv, form, level.range_of(place.path), place)
 
 
-def with_integers(prepared: Vocoder, level: Level) -> EagerVocoder:
+def use_integers(prepared: Vocoder, level: Level) -> EagerVocoder:
     """The prepared vocoder's eager network with the level's integers; convolutions with int8 inputs
     are products of integers.
     """
-    eager = styled(prepared)
+    eager = replace_norms(prepared)
     for name, place in places(eager).items():
         if place.path in level.ranges:
             conv = prepared.get_submodule(place.path)
             assert isinstance(conv, Conv), place.path
-            replace_module(eager, name, integer_conv(conv, level, place))
+            replace_module(eager, name, make_integer_conv(conv, level, place))
     attach_to_eager(eager, prepared, level)
     return eager
 
@@ -154,7 +154,7 @@ def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
     """The one product of all styles: the affines' rows, times what Snake multiplies."""
     rows: list[Integers] = []
     factors: list[Tensor] = []
-    for norm, path in _norms(eager):
+    for norm, path in _list_norms(eager):
         form = level.forms.get(f"{path}.fc") or rows_of(vocoder.get_submodule(f"{path}.fc"))
         assert isinstance(form, Integers)  # this runtime has levels of integers only
         rows.append(form)
@@ -165,7 +165,7 @@ def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
     store(eager, Integers(values.numpy(), scale.float().numpy(), "style_weight"), "style_weight")
 
 
-def _norms(eager: EagerVocoder) -> list[tuple[Norm, str]]:
+def _list_norms(eager: EagerVocoder) -> list[tuple[Norm, str]]:
     """Norms in the order of their rows, each with its path in the vocoder."""
     norms = [
         (module, name.replace(".convs", ".adain").removesuffix(".norm"))
@@ -204,14 +204,14 @@ def build_file(
     ):
         level = level_for(method, checkpoint, build)
         write_level(level, checkpoint, layout, aside)
-        figure = checked(method, checkpoint, parent, aside)
+        figure = check_snr(method, checkpoint, parent, aside)
         child = replace(
             parent,
             method=method.name,
             parent_sha256=parent.package_sha256,
             tools=tool_versions(TOOLS),
             checks={"figures": [asdict(figure)]},
-            operations=counted(aside),
+            operations=count_operations(aside),
             compression=level.as_dict(),
             **describe_package(aside),
         ).save(described)
@@ -222,30 +222,32 @@ def write_level(level: Level, checkpoint: Checkpoint, layout: str, path: Path) -
     """Export the level's file; in the streaming layout a folder of functions."""
     prepared = level.prepared(Vocoder.from_checkpoint(checkpoint))
     if layout in STREAMED:
-        stage = integer_functions(OnnxStreamingStage.from_checkpoint(checkpoint, prepared), level)
+        stage = make_integer_functions(
+            OnnxStreamingStage.from_checkpoint(checkpoint, prepared), level
+        )
         write_together({name: stage.function(name) for name in SIGNATURES}, path)
     else:
-        write(exported(with_integers(prepared, level), checkpoint.config), path)
+        write(export_network(use_integers(prepared, level), checkpoint.config), path)
 
 
-def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:
+def _render(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:
     """[600F]; in the streaming layout in windows."""
     if manifest.layout in STREAMED:
         programs = {
-            name: OnnxProgram(function_file(path, name), manifest.outputs[name])
+            name: OnnxProgram(name_function_file(path, name), manifest.outputs[name])
             for name in manifest.functions
         }
         rows = manifest.inputs[DECODER][STATISTICS]["shape"][1]
-        return StreamingChain(programs, any_length().in_windows(), rows).render(speech)
+        return StreamingChain(programs, allow_any_length().in_windows(), rows).render(speech)
     return render(OnnxProgram(path, (WAVEFORM,)), speech)
 
 
-def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Check:
+def check_snr(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Check:
     """SNR of a calibration sentence against the parent's. Raises CheckFailed below the method's
     limit.
     """
     speech = check_speech(checkpoint, LONG_FRAMES if parent.layout in STREAMED else CHECK_FRAMES)
-    value = snr_db(*(_rendered(parent, where, speech) for where in (parent.package_path, path)))
+    value = snr_db(*(_render(parent, where, speech) for where in (parent.package_path, path)))
     if not np.isfinite(value):
         raise CheckFailed(
             f"{path.name} gives what its parent gives, or nothing: no weight was compressed"

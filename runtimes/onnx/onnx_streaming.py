@@ -38,14 +38,14 @@ from kokoro_ane.core import (
     package_of_ours,
     snr_db,
 )
-from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, PortableStage, baked
+from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, PortableStage, bake_taps
 from kokoro_ane.runtimes.files import FileRuntime
 from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.onnx.onnx_file import (
     SUFFIX,
     TOOLS,
     OnnxProgram,
-    function_file,
+    name_function_file,
     write_together,
 )
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
@@ -99,9 +99,9 @@ class WholeUtterance(UtteranceFunction):
         return self.generator(*unpack_window(entering, spectrum), affines)
 
 
-def measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
+def make_measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
     """A copy of a function as `kind`, whose norms measure all columns."""
-    function = baked(function)
+    function = bake_taps(function)
     function.__class__ = kind
     for module in function.modules():
         if isinstance(module, AffineConv):
@@ -109,20 +109,20 @@ def measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
     return function
 
 
-def _written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
+def _write_folder(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
     """Write a folder of functions and open what was written."""
     functions = {name: stage.function(name) for name in part.functions}
     write_together(functions, path)
     return {
-        name: OnnxProgram(function_file(path, name), function.outputs)
+        name: OnnxProgram(name_function_file(path, name), function.outputs)
         for name, function in functions.items()
     }
 
 
-FOLDER = Kind(SUFFIX, TOOLS, _written, package_of_ours)
+FOLDER = Kind(SUFFIX, TOOLS, _write_folder, package_of_ours)
 
 
-def any_length() -> Lengths:
+def allow_any_length() -> Lengths:
     """The lengths of these functions."""
     return Lengths.up_to(DEFAULT_BUCKETS[-1], MEASURED, SIZES)
 
@@ -145,7 +145,7 @@ class OnnxStreamingStage(PortableStage):
         twin = StreamingStage(
             checkpoint,
             predictor_of(checkpoint),
-            any_length(),
+            allow_any_length(),
             PRECISION,
             check_speech(checkpoint, CHECK_FRAMES),
             balanced=balanced,
@@ -163,9 +163,9 @@ class OnnxStreamingStage(PortableStage):
         """The exported modules by function."""
         modules = self.twin.modules
         return {
-            DECODER: measuring(modules[DECODER], WholeDecoder),
-            UTTERANCE: measuring(modules[UTTERANCE], WholeUtterance),
-            WINDOW: baked(modules[WINDOW]),
+            DECODER: make_measuring(modules[DECODER], WholeDecoder),
+            UTTERANCE: make_measuring(modules[UTTERANCE], WholeUtterance),
+            WINDOW: bake_taps(modules[WINDOW]),
         }
 
     def function(self, name: str) -> PortableFunction:
@@ -192,8 +192,8 @@ class OnnxStreamingStage(PortableStage):
         """
         speech = self.twin.speech
         short = excerpt(speech, 0, SHORT_FRAMES)
-        chain = self.twin.chain(programs, any_length())
-        windows = self.twin.chain(programs, any_length().in_windows())
+        chain = self.twin.chain(programs, allow_any_length())
+        windows = self.twin.chain(programs, allow_any_length().in_windows())
         exact = exact_reference(Vocoder.from_checkpoint(self.checkpoint), short)
         reference = self.twin.in_torch(torch.float64).render(speech)
         figures = {

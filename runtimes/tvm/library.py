@@ -45,7 +45,7 @@ LEVELS = {
 SMALL_TILE = (16, 4)
 
 
-def processor(cpuinfo: str, machine: str) -> str:
+def find_processor(cpuinfo: str, machine: str) -> str:
     """The highest level of x86-64 that the text of /proc/cpuinfo shows; elsewhere the machine's
     name.
     """
@@ -56,7 +56,7 @@ def processor(cpuinfo: str, machine: str) -> str:
     return next(level for level, (needed, _) in LEVELS.items() if needed <= flags)
 
 
-def installed_version() -> str:
+def read_version() -> str:
     """TVM's version."""
     try:
         return version("apache-tvm")
@@ -65,8 +65,8 @@ def installed_version() -> str:
 
 
 CPUINFO = Path("/proc/cpuinfo")
-PROCESSOR = processor(CPUINFO.read_text() if CPUINFO.is_file() else "", platform.machine())
-TARGET = f"TVM {installed_version()}, {PROCESSOR}"
+PROCESSOR = find_processor(CPUINFO.read_text() if CPUINFO.is_file() else "", platform.machine())
+TARGET = f"TVM {read_version()}, {PROCESSOR}"
 
 
 def write(function: PortableFunction, path: Path) -> None:
@@ -123,13 +123,13 @@ def counts_of(_: TvmProgram) -> dict[str, int]:
 
 def encoder_graph(function: "nn.Module") -> "nn.Module":
     """The function with each LSTM's loop as one operator, which has a kernel here."""
-    from kokoro_ane.encoder import with_operators
+    from kokoro_ane.encoder import use_lstm_operators
 
-    return with_operators(function)
+    return use_lstm_operators(function)
 
 
 def vocoder_network(vocoder: "Vocoder") -> "nn.Module":
     """The eager vocoder with norms that have a kernel here."""
-    from kokoro_ane.runtimes.exported import styled
+    from kokoro_ane.runtimes.exported import replace_norms
 
-    return styled(vocoder)
+    return replace_norms(vocoder)

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch.fx import Node
 from tvm import relax
 
-from kokoro_ane.runtimes.portable import PortableFunction, by_name, exported_program
+from kokoro_ane.runtimes.portable import PortableFunction, export_program, order_by_name
 from kokoro_ane.runtimes.tvm import tvm_kernels as kernels
 
 FAR = 1 << 31
@@ -34,7 +34,7 @@ def imported(function: PortableFunction, tile: tuple[int, int]) -> Any:
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        program = exported_program(by_name(function)).run_decompositions({})
+        program = export_program(order_by_name(function)).run_decompositions({})
     return from_exported_program(
         program,
         custom_convert_map=Converters(program, tile).by_operation(),

@@ -9,7 +9,7 @@ import os
 import pickle
 import shutil
 
-from kokoro_ane.core.manifest import package_bytes, package_sha256
+from kokoro_ane.core.manifest import count_package_bytes, hash_package
 from tests.commands import parsed
 
 
@@ -89,8 +89,8 @@ def rehashed(path, draw):
     for package in (parent for parent in path.parents if parent.suffix == ".mlpackage"):
         manifest = package.with_suffix(".json")
         if manifest.is_file():
-            hashes = {"package_sha256": package_sha256(package)}
-            hashes |= {"package_bytes": package_bytes(package)}
+            hashes = {"package_sha256": hash_package(package)}
+            hashes |= {"package_bytes": count_package_bytes(package)}
             manifest.write_text(json.dumps(parsed(manifest) | hashes))
 
 

@@ -26,7 +26,7 @@ from kokoro_ane.core.manifest import Manifest, package_name
 from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack
 from kokoro_ane.pipeline.assembly import read_assembly
 from kokoro_ane.pipeline.decision_file import decision_for
-from kokoro_ane.pipeline.model_card import model_card
+from kokoro_ane.pipeline.model_card import write_model_card
 from kokoro_ane.pipeline.vector_files import load_index
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.recipe import load_recipe
@@ -48,7 +48,7 @@ CONFIGS = (Path(__file__).parent / "configs.txt").read_text(encoding="utf-8").sp
 
 def bundled(path):
     """As far as a bundle reads it: the level of this package, and the model card."""
-    model_card(path, DOCUMENTS["card"], *decision_for(path, SHA))
+    write_model_card(path, DOCUMENTS["card"], *decision_for(path, SHA))
 
 
 READERS = {

@@ -173,7 +173,7 @@ def test_every_command_goes_through_the_one_gate():
             names = {name for name, _ in own_calls(tree)} | {
                 ast.unparse(decorator) for decorator in main.decorator_list
             }
-            (passed if names & {"command", "run_cli", "temporary_files_apart"} else past).add(
+            (passed if names & {"command", "run_cli", "separate_temporary_files"} else past).add(
                 path.as_posix()
             )
     assert past <= set(OWN_GATE)

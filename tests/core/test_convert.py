@@ -19,7 +19,7 @@ from kokoro_ane.core.builder import build_packages as build
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import FEATURES, STYLE
 from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed
-from kokoro_ane.core.manifest import Manifest, package_sha256
+from kokoro_ane.core.manifest import Manifest, hash_package
 from kokoro_ane.core.package_notes import MEANINGS
 from kokoro_ane.pipeline import g2p_stage
 from kokoro_ane.pipeline.build import main
@@ -28,7 +28,7 @@ from kokoro_ane.pipeline.g2p_stage import (
     SHAPES,
     G2PStage,
     check_words,
-    package_run,
+    make_package_run,
 )
 from kokoro_ane.speech.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -52,7 +52,7 @@ ALL_CHECKS = """
 import contextlib, sys
 from kokoro_ane import cli
 from kokoro_ane.core import export, package_notes
-export.fewer_self_checks = contextlib.nullcontext
+export.reduce_self_checks = contextlib.nullcontext
 commit, *arguments = sys.argv[1:]  # an earlier session's package is of an earlier one
 package_notes.commit = lambda: commit
 raise SystemExit(cli.main(arguments))
@@ -161,7 +161,7 @@ class TestVocoder:
         assert done.returncode == 0
         report = json.loads(done.stdout.strip().splitlines()[-1])
         assert [Path(path) for path in report["manifests"]] == [tmp_path / f"{NAME}.json"]
-        assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(
+        assert hash_package(tmp_path / f"{NAME}.mlpackage") == hash_package(
             tiny_build / f"{NAME}.mlpackage"
         )
 
@@ -183,7 +183,7 @@ class TestVocoder:
         def work(*_):
             raise CheckFailed("it went to work")
 
-        monkeypatch.setattr("kokoro_ane.pipeline.package_builds.vocoder_stage", work)
+        monkeypatch.setattr("kokoro_ane.pipeline.package_builds.make_vocoder_stage", work)
         out = tmp_path / "build"
         shutil.copytree(tiny_build, out)
         weights, manifest = out / f"{NAME}.mlpackage", out / f"{NAME}.json"
@@ -224,7 +224,7 @@ def package(g2p_weights, tmp_path_factory):
 class TestG2P:
     def test_the_8_bit_package_answers_as_pytorch_does(self, package, model):
         words = [word for word in check_words(seed=5) if len(word) < 20]
-        pair = [NeuralG2P(run=run).predict(words) for run in (package_run(package), model.run)]
+        pair = [NeuralG2P(run=run).predict(words) for run in (make_package_run(package), model.run)]
         assert [guess.phonemes for guess in pair[0]] == [guess.phonemes for guess in pair[1]]
         assert np.allclose(
             [guess.confidence for guess in pair[0]],
@@ -258,8 +258,8 @@ class TestG2P:
     def test_words_are_padded_to_the_nearest_shape(self, package, model):
         ids = np.array([encode("kokoro"), encode("banana"), encode("tomato")], dtype=np.int32)
         for words in (ids, np.tile(ids, (6, 1))):  # one call, and two
-            assert np.abs(package_run(package)(words) - model.run(words)).max() < 1e-5
-        refused("at most 32", package_run(package), np.ones((1, 34), np.int32))
+            assert np.abs(make_package_run(package)(words) - model.run(words)).max() < 1e-5
+        refused("at most 32", make_package_run(package), np.ones((1, 34), np.int32))
         assert set(map(tuple, package.inputs[IDS].shapes)) == set(SHAPES)
 
     def test_command_and_a_failed_rebuild_leaves_the_old_package_whole(

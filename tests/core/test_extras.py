@@ -80,11 +80,11 @@ def test_the_extras_are_those_of_pyproject_and_the_base_is_small():
 
 def test_one_line_brings_everything_that_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(extras, "MAKEFILE", tmp_path / "Makefile")
-    line = extras.install_line(["torch", "executorch", "resemblyzer"])
+    line = extras.format_install_line(["torch", "executorch", "resemblyzer"])
     assert line == 'pip install "kokoro-ane[executorch]" && pip install --no-deps resemblyzer'
-    assert extras.install_line(["distillmos"]) == "pip install --no-deps distillmos"
-    assert extras.install_line(["torch"]) == 'pip install "kokoro-ane[build]"'
-    assert extras.install_line(["rich"]) == "pip install kokoro-ane"
+    assert extras.format_install_line(["distillmos"]) == "pip install --no-deps distillmos"
+    assert extras.format_install_line(["torch"]) == 'pip install "kokoro-ane[build]"'
+    assert extras.format_install_line(["rich"]) == "pip install kokoro-ane"
 
 
 @pytest.mark.parametrize(

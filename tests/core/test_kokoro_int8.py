@@ -16,14 +16,14 @@ from kokoro_ane.core.kokoro_int8.cache import (
     LARGEST_MEMBER_BYTES,
     WEIGHTS_SHA256,
     add_voices,
-    npm_voices,
+    read_npm_voices,
 )
 from kokoro_ane.core.kokoro_int8.packages import (
     decode,
-    module_of,
+    find_module,
+    order_gates,
     read_parts,
-    torch_gates,
-    weight_norm,
+    split_weight_norm,
 )
 from kokoro_ane.core.voices import VoiceLibrary
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -91,7 +91,7 @@ class TestDecoding:
             for value in row.tolist():
                 total += value * value
             expected.append(np.float32(total**0.5))
-        assert weight_norm("m", weight)["m.weight_g"].ravel().tolist() == expected
+        assert split_weight_norm("m", weight)["m.weight_g"].ravel().tolist() == expected
 
     def test_linear_layer_has_one_scale_a_column(self):
         graph = Graph()
@@ -161,7 +161,7 @@ class TestDecoding:
         }.items():
             column = weights[key][:, 0] if weights[key].ndim == 2 else weights[key]
             assert column.tolist() == [factor * value for value in torchs], key
-        assert torch_gates(np.arange(4)).tolist() == [0, 2, 3, 1]
+        assert order_gates(np.arange(4)).tolist() == [0, 2, 3, 1]
 
     def test_embeddings_take_the_zero_point_that_the_node_names(self):
         graph = Graph()
@@ -197,7 +197,7 @@ class TestDecoding:
         ],
     )
     def test_node_names_become_upstreams_modules(self, node, module):
-        assert module_of(node) == module
+        assert find_module(node) == module
 
 
 class Installed:
@@ -259,7 +259,7 @@ def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere():
     """Every tensor of upstream's five parts, 81,763,410 numbers, one SHA-256; the strict loader
     takes all of them.
     """
-    if not packages.installed():
+    if not packages.is_installed():
         pytest.skip("the extra kokoro-int8 is not installed")
     from safetensors.numpy import save
 
@@ -329,13 +329,13 @@ def test_all_voices_come_by_npm_where_it_is_installed(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: str(program))
     program.write_text(f'#!/bin/sh\ntest "$3" = kokoro-js@1.2.1 && cp {made} kokoro-js.tgz\n')
     program.chmod(0o755)
-    with npm_voices() as source:
+    with read_npm_voices() as source:
         assert add_voices(source, tmp_path / "voices") == ("af_sky",)
     program.write_text("#!/bin/sh\necho npm: no network >&2; exit 1\n")
-    with refused("npm did not fetch kokoro-js@1.2.1: npm: no network"), npm_voices():
+    with refused("npm did not fetch kokoro-js@1.2.1: npm: no network"), read_npm_voices():
         pass
     monkeypatch.setattr("shutil.which", lambda _: None)
-    with refused("npm is not installed"), npm_voices():
+    with refused("npm is not installed"), read_npm_voices():
         pass
 
 

@@ -20,9 +20,9 @@ from kokoro_ane.core.kokoro_int8 import cache, packages
 from kokoro_ane.core.kokoro_int8.cache import (
     CACHE_VARIABLE,
     WEIGHTS,
-    cache_folder,
     cache_root,
     cached,
+    find_cache_folder,
 )
 from tests.commands import refused, table
 
@@ -55,7 +55,7 @@ def small(tmp_path, monkeypatch):
     decoded = []
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "WEIGHTS_SHA256", SHA256)
-    monkeypatch.setattr(cache, "installed", lambda: True)
+    monkeypatch.setattr(cache, "is_installed", lambda: True)
     monkeypatch.setattr(cache, "read_parts", lambda: b"onnx")
     monkeypatch.setattr(packages, "decode", lambda content: decoded.append(content) or STATE)
     return decoded
@@ -67,7 +67,7 @@ def names(folder):
 
 def test_decoded_once_and_opened_like_any_checkpoint(small, capsys):
     folder = cached()
-    assert cached() == folder == cache_folder()
+    assert cached() == folder == find_cache_folder()
     assert len(small) == 1
     assert names(folder) >= {"config.json", WEIGHTS, "voices/af_heart.bin"}
     assert "decoding 81,763,410 weights" in capsys.readouterr().err
@@ -96,11 +96,11 @@ def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch, capsys):
 
 def test_an_existing_cache_needs_no_packages(monkeypatch):
     folder = cached()
-    monkeypatch.setattr(cache, "installed", lambda: False)
+    monkeypatch.setattr(cache, "is_installed", lambda: False)
     assert cached() == folder
-    assert cache.available()
+    assert cache.is_available()
     (folder / WEIGHTS).unlink()
-    assert not cache.available()
+    assert not cache.is_available()
     refused("kokoro-int8 is not installed: `make venv`", cached)
 
 
@@ -138,7 +138,7 @@ def test_voices_that_were_added_stay(small):
 
 
 def test_leftovers_of_a_killed_process_go():
-    left = cache_folder() / ".staged-kokoro-ane-killed"
+    left = find_cache_folder() / ".staged-kokoro-ane-killed"
     (left / "new").mkdir(parents=True)
     (left / "new" / WEIGHTS).write_bytes(b"half")
     assert not [path for path in names(cached()) if ".staged" in path]
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_written(monkeypatch, code):
         " KOKORO_ANE_CACHE=FOLDER",
         cached,
     )
-    assert not [path for path in names(cache_folder()) if WEIGHTS in path]
+    assert not [path for path in names(find_cache_folder()) if WEIGHTS in path]
     monkeypatch.undo()
 
 
@@ -175,7 +175,7 @@ def test_a_cache_that_is_a_file(tmp_path):
 def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch):
     monkeypatch.setattr(packages, "decode", lambda _: {"decoder.x": np.zeros(3, np.float32)})
     refused("decoded to SHA-256 .* is not one of constraints.txt", cached)
-    assert WEIGHTS not in names(cache_folder())
+    assert WEIGHTS not in names(find_cache_folder())
 
 
 def test_two_processes_decode_once(tmp_path):
@@ -187,8 +187,8 @@ def test_two_processes_decode_once(tmp_path):
     outputs = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert sum(err.count("decoding") for _, err in outputs) == 1
-    assert {out.strip() for out, _ in outputs} == {str(cache_folder())}
-    assert WEIGHTS in names(cache_folder())
+    assert {out.strip() for out, _ in outputs} == {str(find_cache_folder())}
+    assert WEIGHTS in names(find_cache_folder())
 
 
 def test_where_the_cache_is(monkeypatch, tmp_path):

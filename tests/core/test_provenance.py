@@ -34,7 +34,7 @@ from kokoro_ane.core.contract import (
     VOICES,
     bucket_for,
 )
-from kokoro_ane.core.hub import HUB_REPOSITORY, HUB_REVISION, released
+from kokoro_ane.core.hub import HUB_REPOSITORY, HUB_REVISION, read_released
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.core.manifest import ITEMS, Manifest, copy_package
 from kokoro_ane.core.voices import read_pack
@@ -149,7 +149,7 @@ class TestReleasable:
     """Way 1: `releasable` was what config.json said of itself."""
 
     def test_the_list_is_the_hubs_at_the_pinned_revision(self):
-        (hub,) = released()
+        (hub,) = read_released()
         assert (hub["repository"], hub["revision"], hub["weights"]) == (
             HUB_REPOSITORY,
             HUB_REVISION,
@@ -157,13 +157,13 @@ class TestReleasable:
         )
         assert hub["config"] == config_sha256(KokoroConfig.load(DATA / "config.json"))
         assert len(hub["voices"]) == 54
-        assert cache.bundled_voices()
-        for name in cache.bundled_voices():
+        assert cache.list_bundled_voices()
+        for name in cache.list_bundled_voices():
             packed = (DATA / "voices" / f"{name}{cache.PACKED}").read_bytes()
-            assert hub["voices"][name] == hashlib.sha256(cache.unpacked_voice(packed)).hexdigest()
+            assert hub["voices"][name] == hashlib.sha256(cache.unpack_voice(packed)).hexdigest()
 
     def test_weights_config_and_each_voice_must_be_on_it(self):
-        (hub,) = released()
+        (hub,) = read_released()
         some = {name: hub["voices"][name] for name in ("af_heart", "am_adam")}
         good = Identity(hub["weights"], hub["config"], some)
         assert withheld(good) is None
@@ -188,7 +188,7 @@ class TestReleasable:
             "config": listed.config,
             "voices": dict(listed.voices),
         }
-        monkeypatch.setattr(the_hub, "released", lambda: (entry,))
+        monkeypatch.setattr(the_hub, "read_released", lambda: (entry,))
         assert open_checkpoint(str(folder)).releasable
         assert open_checkpoint(str(good)).withheld == "its config.json says releasable: false"
         torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")

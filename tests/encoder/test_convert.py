@@ -23,7 +23,7 @@ from kokoro_ane.encoder.encoder_steps import (
     EncoderBackend,
     encode,
     input_ids,
-    packed_frames,
+    pack_frames,
 )
 from kokoro_ane.encoder.functions import (
     PARTS,
@@ -147,14 +147,14 @@ class TestBuild:
                 for backend in (EncoderBackend(twin, package.limits), package.backend)
             )
             assert torch.equal(expected.durations, got.durations)
-            figures = encoder_stage.compared([(expected, got)], "fp16")
+            figures = encoder_stage.compare_outputs([(expected, got)], "fp16")
             assert all(figure.holds for figure in figures), figures
 
     @pytest.mark.parametrize(("off", "holds"), [(1e-5, True), (0.01, False)])
     def test_a_duration_at_a_half_may_round_either_way(self, off, holds):
         one = Encoded(*[torch.full((4,), 1.5)] * 8)
         other = replace(one, raw=one.raw + off, durations=one.durations + 1)
-        figures = encoder_stage.compared([(one, other)], "fp32")
+        figures = encoder_stage.compare_outputs([(one, other)], "fp32")
         assert all(figure.holds for figure in figures) == holds
 
     def test_fp32_package_equals_pytorch(self, tiny_build):
@@ -218,7 +218,7 @@ def both_curves(encoder, frames, extra, seed, change):
     """
     function, style = ProsodyFunction(encoder), real_styles()[seed % 6][:, 128:]
     en = torch.randn(1, 16, 1, frames, generator=torch.Generator().manual_seed(seed)).numpy()
-    exact, padded = (torch.from_numpy(packed_frames(en, frames + more)) for more in (0, extra))
+    exact, padded = (torch.from_numpy(pack_frames(en, frames + more)) for more in (0, extra))
     change(padded)
     return zip(function(exact, style), function(padded, style), strict=True)
 

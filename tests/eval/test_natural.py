@@ -14,7 +14,7 @@ import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import JUDGED
-from kokoro_ane.core.kokoro_int8.cache import available
+from kokoro_ane.core.kokoro_int8.cache import is_available
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.eval import natural
 from kokoro_ane.eval.execution import judge_clip
@@ -243,7 +243,7 @@ def test_what_the_repository_holds_is_of_this_code():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="kokoro-int8 is not installed")
+@pytest.mark.skipif(not is_available(), reason="kokoro-int8 is not installed")
 def test_two_clips_of_kokoro_int8_are_measured_again():
     """By each stage that is stored. Another processor may move the last digits, and where the
     recognizer is torn between two words, a word.

@@ -17,8 +17,8 @@ import pytest
 
 from kokoro_ane.core import COLUMNS_PER_FRAME, FRAMES_PER_SECOND, LONGEST_BUCKET, PADDED_BUCKETS
 from kokoro_ane.core.hub import HUB_REPOSITORY
-from kokoro_ane.core.kokoro_int8.cache import bundled_voices
-from kokoro_ane.core.voice_list import LANGUAGE_TAGS, voice_names
+from kokoro_ane.core.kokoro_int8.cache import list_bundled_voices
+from kokoro_ane.core.voice_list import LANGUAGE_TAGS, list_voice_names
 from kokoro_ane.quantize import STAGE_METHODS
 from kokoro_ane.vocoder import BUCKETS, MEASURED
 from mlprogram.examine.rules import load_rules
@@ -97,7 +97,9 @@ def test_readme_counts_the_voices_of_each_language():
     )
     letters = re.findall(r": (\w) ", head)
     assert letters == sorted(LANGUAGE_TAGS)
-    for row, voices in zip(rows, (voice_names(HUB_REPOSITORY), bundled_voices()), strict=True):
+    for row, voices in zip(
+        rows, (list_voice_names(HUB_REPOSITORY), list_bundled_voices()), strict=True
+    ):
         counts = Counter(name[0] for name in voices)
         shown = [int(count) for count in re.findall(r"(?<=\| )\d+", row)]
         assert shown == [*(counts[letter] for letter in letters), len(voices)]

@@ -17,11 +17,11 @@ from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.assembly import ADVISORIES
-from kokoro_ane.pipeline.bundle import dialects_of, main
+from kokoro_ane.pipeline.bundle import main, parse_dialects
 from kokoro_ane.pipeline.bundle_files import write_sums
 from kokoro_ane.pipeline.decision_file import FORMAT, short
-from kokoro_ane.pipeline.model_card import model_card
-from kokoro_ane.pipeline.voice_file import encoded, keeps
+from kokoro_ane.pipeline.model_card import write_model_card
+from kokoro_ane.pipeline.voice_file import encode_pack, is_near
 from kokoro_g2p.lexicon import Lexicon
 from kokoro_g2p.neural import load_arrays
 from kokoro_g2p.part_of_speech import Tagger
@@ -79,8 +79,8 @@ def copy(bundled, tmp_path):
 
 
 def test_languages_are_named_as_in_speak_and_one_that_reads_latin_letters_brings_english():
-    assert dialects_of("fr, en-GB") == ("fr", "gb")
-    assert dialects_of("zh") == ("us", "zh")
+    assert parse_dialects("fr, en-GB") == ("fr", "gb")
+    assert parse_dialects("zh") == ("us", "zh")
 
 
 def test_a_bundle_holds_everything_and_verifies(bundled, tiny_checkpoint, capsys):
@@ -94,7 +94,7 @@ def test_a_bundle_holds_everything_and_verifies(bundled, tiny_checkpoint, capsys
     assert {path.name for path in bundled.iterdir()} == {*names.split()}
     assert parsed(bundled / "vocabulary.json") == tiny_checkpoint.config.vocab
     voice = tiny_checkpoint.voice("slt").numpy()
-    assert keeps(voice, (bundled / "voices" / "slt.style").read_bytes())
+    assert is_near(voice, (bundled / "voices" / "slt.style").read_bytes())
     card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "Not judged" in card
     data = parsed(bundled / "manifest.json")
@@ -145,7 +145,7 @@ def test_a_card_of_released_weights_is_complete(bundled):
     data = parsed(bundled / "manifest.json")
     data["checkpoint"]["name"], data["releasable"] = HUB_NAME, True
     data["voices"]["files"] = [{"file": name, "bytes": 1} for name in ("af_heart.x", "ff_siwis.x")]
-    card = model_card(bundled, data, None, None)
+    card = write_model_card(bundled, data, None, None)
     for part in RELEASED.split("\n...\n"):
         assert part in card
     assert card.split("```")[1] in (ROOT / "docs" / "ios.md").read_text(encoding="utf-8")
@@ -205,16 +205,16 @@ def test_a_voice_is_stored_by_the_directions_in_which_its_rows_differ():
     slow = np.linspace(0, 1, 510)[:, None]
     drawn = np.random.default_rng(0).normal(size=(3, 256))
     pack = (drawn[0] + slow * drawn[1] + slow**2 * drawn[2]).astype(np.float32).reshape(510, 1, 256)
-    content = encoded(pack)
+    content = encode_pack(pack)
     assert len(content) == 4 * (256 + 2 * 766)
-    assert keeps(pack, content)
-    assert not keeps(pack[::-1], content)
+    assert is_near(pack, content)
+    assert not is_near(pack[::-1], content)
     moved = pack.copy()
     moved[40] += (pack[41] - pack[40]) / 2
-    assert not keeps(moved, content)
-    assert len(encoded(np.ones_like(pack))) == 1024
+    assert not is_near(moved, content)
+    assert len(encode_pack(np.ones_like(pack))) == 1024
     with refused("no voice of a bundle"):
-        keeps(pack, content[:-4])
+        is_near(pack, content[:-4])
 
 
 def test_texts_with_pauses_and_paces_come_along(bundled):

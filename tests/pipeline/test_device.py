@@ -94,7 +94,7 @@ def report(build, tmp_path, monkeypatch, capsys):
         core_ml = CoreML(stand_in.open, stand_in, units, lambda: stand_in.now, chip)
         monkeypatch.setattr("mlprogram.load_core_ml", lambda: core_ml)
         # a process of its own would have no stand-in
-        monkeypatch.setattr(device_report, "measured_apart", device_report.measured)
+        monkeypatch.setattr(device_report, "measure_apart", device_report.measure_package)
         out, packages = tmp_path / "device.json", sorted(map(str, folder.glob("*.mlpackage")))
         assert device_report.main([*packages, "--out", str(out)]) == 0
         assert str(tmp_path.parent) not in out.read_text()  # nothing of this machine
@@ -137,12 +137,12 @@ def aborts(_package):
 
 def test_a_package_that_ends_its_process_costs_its_own_row(build):
     package = build / "net4.mlpackage"
-    entry = device_report.measured_apart(package, aborts)
+    entry = device_report.measure_apart(package, aborts)
     assert entry["package"] == package.name
     (row,) = entry["rows"]
     assert row["refused"] == "the process that opened it was ended"
     assert row["shapes"] == {"x": [1, 8, 16, 16]}
-    assert device_report.measured_apart(package, str) == str(package)
+    assert device_report.measure_apart(package, str) == str(package)
 
 
 def test_every_function_of_a_package_has_rows(build, tmp_path, report, capsys):

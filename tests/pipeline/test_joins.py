@@ -25,12 +25,12 @@ from kokoro_ane.pipeline.joins import (
     RELEASE_SAMPLES,
     JoinTrim,
     NoPause,
-    edges_of,
-    heard,
+    find_edges,
+    find_sounds,
     last_sound,
-    shares_of,
-    sounds_of,
-    with_pauses,
+    lengthen_pauses,
+    move_to_sound,
+    split_shares,
 )
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
 from kokoro_ane.quantize.locator import Request
@@ -73,14 +73,14 @@ class TestTrim:
         "cuts", [[], [3000], [6060, 11_000], [17_990], list(range(60, 18_000, 600))]
     )
     def test_the_sound_stays_and_the_silence_goes_in_any_pieces(self, cuts, first, start):
-        trim = JoinTrim(edges_of(DURATIONS), "ab", first)
+        trim = JoinTrim(find_edges(DURATIONS), "ab", first)
         samples = np.concatenate([trim(piece) for piece in np.split(WORD, cuts)])
         assert trim.start == start
         assert np.array_equal(samples, WORD[start : 12_000 + FADE])
 
     def test_nothing_is_held_back_before_the_last_sound(self):
         durations = [12, 60, 12, 2]
-        trim = JoinTrim(edges_of(durations), "ab", first=False)
+        trim = JoinTrim(find_edges(durations), "ab", first=False)
         early = trim(np.concatenate([silence(6000), tone(30_000)]))
         assert len(early) == 30_000 + FADE
 
@@ -88,12 +88,12 @@ class TestTrim:
     def test_a_consonant_of_noise_fades_out_slowly(self, phonemes, length):
         faint = WORD.copy()
         faint[12_000:13_200] = tone(1200, 0.005)
-        samples = JoinTrim(edges_of(DURATIONS), phonemes, first=True)(faint)
+        samples = JoinTrim(find_edges(DURATIONS), phonemes, first=True)(faint)
         assert len(samples) == length + FADE
 
     def test_a_sound_too_soft_to_find_stays_by_its_durations(self):
         soft = 0.01 * WORD
-        edges = edges_of(DURATIONS)
+        edges = find_edges(DURATIONS)
         trim = JoinTrim(edges, "ab", first=False)
         samples = trim(soft)
         assert trim.start == edges[1] - FADE
@@ -117,9 +117,9 @@ class TestTicks:
     @pytest.mark.parametrize("phonemes", ["a", "s"])
     def test_a_tick_behind_the_word_is_cut_and_the_word_is_whole(self, at, phonemes):
         samples = behind(TICK, at)
-        assert last_sound(samples, 0, edges_of([2, 10, 10]), phonemes) == 7200
+        assert last_sound(samples, 0, find_edges([2, 10, 10]), phonemes) == 7200
         for cuts in ([3000, 6000, 9000], [7200], [7100, 7300], [12_600], [9000, 9001]):
-            trim = JoinTrim(edges_of([2, 10, 10]), phonemes, first=True)
+            trim = JoinTrim(find_edges([2, 10, 10]), phonemes, first=True)
             pieces = [trim(piece) for piece in np.split(samples, cuts)]
             assert len(np.concatenate(pieces)) == 7200 + FADE
 
@@ -136,17 +136,17 @@ class TestTicks:
     )
     def test_no_word_loses_sound(self, phonemes, sound, at, end):
         samples = behind(sound, at)
-        assert last_sound(samples, 0, edges_of([2, 10, 10]), phonemes) == 7200 + end
+        assert last_sound(samples, 0, find_edges([2, 10, 10]), phonemes) == 7200 + end
 
     def test_speech_behind_a_tick_is_speech(self):
         samples = behind(tone(2400), 2640)
         samples[9600:9602] = TICK
-        assert last_sound(samples, 0, edges_of([2, 10, 10]), "a") == 7200 + 5040
+        assert last_sound(samples, 0, find_edges([2, 10, 10]), "a") == 7200 + 5040
 
     def test_a_consonant_of_noise_fades_out_before_the_tick(self):
         samples = behind(tone(1200, 0.005), 0)
         samples[7800:7802] = TICK
-        assert last_sound(samples, 0, edges_of([2, 10, 10]), "s") == 7800 - FADE
+        assert last_sound(samples, 0, find_edges([2, 10, 10]), "s") == 7800 - FADE
 
 
 class TestHeard:
@@ -156,7 +156,7 @@ class TestHeard:
             [silence(6000), tone(6000), silence(4800), tone(6000), silence(4200)]
         )
         durations = [12, 4, 12, 2, 2, 4, 6, 2, 1]
-        edges = heard(samples, edges_of(durations), "ab, cd.")
+        edges = move_to_sound(samples, find_edges(durations), "ab, cd.")
         assert edges[1] == 6000
         assert edges[3] == 12_000
         assert edges[5] == 16_800
@@ -171,7 +171,7 @@ class TestHeard:
             durations = rng.integers(1, 9, 9).tolist()
             bursts = rng.random(sum(durations) * 5) > 0.5
             samples = np.repeat(bursts * 0.1, FRAME_SAMPLES // 5).astype(np.float32)
-            edges = heard(samples, edges_of(durations), "a, b, d")
+            edges = move_to_sound(samples, find_edges(durations), "a, b, d")
             assert (np.diff(edges) >= 0).all()
             assert all(edges[place + 1] < edges[place + 2] for place in (0, 3, 6))
 
@@ -179,7 +179,7 @@ class TestHeard:
 def short_call(pause):
     """Samples, durations and parts of "ab." and "cd." in one call, so many samples apart."""
     parts = ["ab.", "cd."]
-    durations = with_pauses(np.array([12, 4, 2, 1, 1, 4, 6, 2, 1]), parts).tolist()
+    durations = lengthen_pauses(np.array([12, 4, 2, 1, 1, 4, 6, 2, 1]), parts).tolist()
     samples = [silence(6000), tone(6000), silence(pause), tone(15_000)]
     rest = FRAME_SAMPLES * sum(durations) - sum(map(len, samples))
     return np.concatenate([*samples, silence(rest)]), durations, parts
@@ -200,7 +200,7 @@ class TestSharedCalls:
     def test_ends_are_drawn_out_and_shares_are_cut_in_the_pause(self):
         samples, durations, parts = short_call(4800)
         assert durations == [12, 4, 10, 8, 6, 4, 6, 2, 1]
-        first, second = shares_of(samples, durations, parts)
+        first, second = split_shares(samples, durations, parts)
         assert np.array_equal(np.concatenate([*first.pieces, *second.pieces]), samples)
         assert len(*first.pieces) == 12_000 + 2400
         assert first.durations == (12, 4, 10, 8, 6)
@@ -209,7 +209,7 @@ class TestSharedCalls:
         assert second.edges[-1] == len(*second.pieces)
 
     def test_control_words_that_run_together_are_not_cut(self):
-        pytest.raises(NoPause, shares_of, *short_call(600)).match("no pause behind")
+        pytest.raises(NoPause, split_shares, *short_call(600)).match("no pause behind")
 
     def test_a_vocoder_that_makes_no_pause_says_each_alone(self):
         class Loud(FakeVocoder):
@@ -350,7 +350,7 @@ def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice(kokoro):
         for text in SHORT:
             (speech,) = chain.speak(text, voice_of(kokoro, voice), SpeechOptions(raw=True))
             phonemes, samples, edges = speech.chunk.phonemes, speech.samples, np.array(speech.edges)
-            place = sounds_of(phonemes)[-1]
+            place = find_sounds(phonemes)[-1]
             late = RELEASE_SAMPLES if phonemes[place] in PLOSIVES else 0
             over = int(edges[place + 2]) + late  # the last phone, by durations
             end = last_sound(samples, 0, edges, phonemes)

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from kokoro_ane.api import speak
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from kokoro_ane.pipeline.audio import levelled, trimmed
+from kokoro_ane.pipeline.audio import level_loudness, trim_silence
 from kokoro_ane.pipeline.resume import resume_state
-from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
+from kokoro_ane.pipeline.speak import SpeakOptions, check_speak_options, main
 from kokoro_ane.pipeline.speak import speak_text as spoken
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.runtimes.registry import open_runtime
@@ -305,7 +305,7 @@ class TestPolish:
     @pytest.mark.parametrize("pieces", [1, 7, 100])
     def test_silence_at_both_ends_is_cut_and_inside_it_stays(self, pieces):
         whole = np.concatenate([BACK, SPEECH, BACK, BACK, SPEECH, BACK, BACK])
-        samples = np.concatenate(list(trimmed(np.array_split(whole, pieces))))
+        samples = np.concatenate(list(trim_silence(np.array_split(whole, pieces))))
         heard = np.flatnonzero(np.abs(samples) > 200 / 32768)
         assert abs(heard[0] - 2400) < 9
         assert abs(len(samples) - heard[-1] - 6000) < 9
@@ -317,9 +317,9 @@ class TestPolish:
         samples_trimmed = round(cut.report["seconds_trimmed"] * SAMPLE_RATE_HZ)
         assert len(whole.samples) - len(cut.samples) == samples_trimmed >= 18_000
         stream, stamped = replace(options, stream="pcm"), {"timestamps": tmp_path / "t.json"}
-        assert checked(stream).trim
-        assert not checked(replace(stream, **stamped)).trim
-        refused("give one of them", checked, replace(options, trim=True, **stamped))
+        assert check_speak_options(stream).trim
+        assert not check_speak_options(replace(stream, **stamped)).trim
+        refused("give one of them", check_speak_options, replace(options, trim=True, **stamped))
 
 
 class TestLoudness:
@@ -328,20 +328,20 @@ class TestLoudness:
     def test_a_sine_gets_the_amplitude_that_the_standard_says(self):
         sine = np.sin(np.arange(48_000) * 2 * np.pi * 997 / SAMPLE_RATE_HZ).astype(np.float32)
         for lufs in (-23.0, -40.0):
-            samples, reached = levelled(0.3 * sine, lufs)
+            samples, reached = level_loudness(0.3 * sine, lufs)
             assert reached == lufs
             assert 20 * np.log10(np.abs(samples).max()) == pytest.approx(lufs + 3.01, abs=0.1)
 
     def test_the_peak_goes_before_and_what_has_no_loudness_stays(self):
         spiky = 0.01 * SPEECH.repeat(3)
         spiky[::2000] = 0.5
-        samples, reached = levelled(spiky, -10.0)
+        samples, reached = level_loudness(spiky, -10.0)
         assert np.abs(samples).max() == pytest.approx(10 ** (-1 / 20), rel=1e-5)
         assert reached is not None
         assert reached < -10.5
         for samples in (np.zeros(48_000, np.float32), SPEECH):  # silence; 0.3 s
-            assert levelled(samples, -19.0)[0] is samples
-            assert levelled(samples, -19.0)[1] is None
+            assert level_loudness(samples, -19.0)[0] is samples
+            assert level_loudness(samples, -19.0)[1] is None
 
     @pytest.mark.parametrize("voice", ["awb", "rms", "slt"])
     def test_every_voice_has_the_loudness_asked_for(self, voice, folder, tmp_path, capsys):

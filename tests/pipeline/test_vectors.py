@@ -16,7 +16,7 @@ from kokoro_ane.core.voices import Voice
 from kokoro_ane.encoder.functions import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.intermediates import EXACT, ORDER, compare_runs
-from kokoro_ane.pipeline.step_comparison import first_bad, rectangular
+from kokoro_ane.pipeline.step_comparison import convert_to_rectangular, find_first_bad
 from kokoro_ane.pipeline.synthesis import STEPS, Pipeline, SpeechOptions
 from kokoro_ane.pipeline.validate import main as validate
 from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensors
@@ -115,7 +115,7 @@ class TestVectors:
 
         monkeypatch.setattr(registry, "check_runtime", lambda *_, **__: None)
         units = {"encoder": "CPU_AND_GPU", "vocoder": "CPU_AND_NE"}
-        monkeypatch.setattr(coreml, "mac_units", units.get)
+        monkeypatch.setattr(coreml, "choose_mac_units", units.get)
         monkeypatch.setattr(coreml, "CoreMLProgram", partial(coreml.CoreMLProgram, opened=StandIn))
         assert check(tiny_vectors, "--runtime", "coreml") == bool(missed)
         rows = printed(capsys)["missed"]
@@ -172,7 +172,7 @@ class TestValidator:
     def test_equal_runs_are_good(self):
         rows = compare_runs(random_intermediates(), random_intermediates(), EXACT)
         assert [row.name for row in rows] == ORDER
-        assert first_bad(rows) is None
+        assert find_first_bad(rows) is None
         assert all(row.parts_at is None for row in rows[:-1])
 
     @pytest.mark.parametrize("name", [name for name in ORDER if name not in ("chain", "durations")])
@@ -181,19 +181,19 @@ class TestValidator:
         for later in ORDER[ORDER.index(name) :]:
             ours[later] = ours[later] + np.where(np.arange(8) < 5, 0, 1)
         rows = {row.name: row for row in compare_runs(random_intermediates(), ours, EXACT)}
-        assert first_bad(list(rows.values())) == name
+        assert find_first_bad(list(rows.values())) == name
         assert rows[name].parts_at == 5
 
     def test_other_lengths_are_bad_and_phases_of_silence_are_not(self):
         ours = random_intermediates() | {"frames": np.zeros((1, 22, 16))}
         rows = {row.name: row for row in compare_runs(random_intermediates(), ours, EXACT)}
-        assert first_bad(list(rows.values())) == "frames"
+        assert find_first_bad(list(rows.values())) == "frames"
         assert "shape [1, 22, 16]" in rows["frames"].note
         one, other = np.zeros((1, 22, 2)), np.zeros((1, 22, 2))
         one[0, 0], other[0, 0] = 3.0, 3.0
         one[0, 11], other[0, 11] = np.pi, -np.pi
         other[0, 12:] = 1.7
-        assert np.allclose(rectangular(one), rectangular(other))
+        assert np.allclose(convert_to_rectangular(one), convert_to_rectangular(other))
 
     def test_our_pytorch_against_upstream(self, folder, capsys):
         flags = f"--checkpoint {folder} --phonemes {PHONEMES} --voice slt:0.6,rms:0.4"

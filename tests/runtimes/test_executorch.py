@@ -15,17 +15,22 @@ from hypothesis import strategies as st
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.layers import AdaIN1d, Conv
-from kokoro_ane.core.manifest import Manifest, package_sha256
+from kokoro_ane.core.manifest import Manifest, hash_package
 from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.functions import DurationFunction, Encoder
-from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, ScanLSTM, without_lstm
+from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, ScanLSTM, unroll_lstms
 from kokoro_ane.pipeline.bundle import main as bundle
-from kokoro_ane.pipeline.delegate import DelegateOptions, compare, file_for, main, manifests_of
+from kokoro_ane.pipeline.delegate import DelegateOptions, choose_file, compare, load_manifests, main
 from kokoro_ane.runtimes.executorch import pte_file
-from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures, sizes, solved
+from kokoro_ane.runtimes.executorch.delegate_file import (
+    compute_sizes,
+    read_signatures,
+    solve_length,
+    take_packages,
+)
 from kokoro_ane.runtimes.executorch.delegate_file import write as write_delegates
-from kokoro_ane.runtimes.executorch.plain_graph import CenteredNorm, PartedConv, plain
-from kokoro_ane.runtimes.portable import PortableFunction, by_name
+from kokoro_ane.runtimes.executorch.plain_graph import CenteredNorm, PartedConv, make_plain
+from kokoro_ane.runtimes.portable import PortableFunction, order_by_name
 from mlprogram import Program
 from tests.builds import uninstall
 from tests.commands import refused
@@ -46,7 +51,7 @@ class TestLayers:
         """Written out for ExecuTorch; an operator for TVM."""
         torch.manual_seed(0)
         lstm, x = PrefixLSTM(6, 4).eval(), torch.randn(1, steps, 6)
-        replaced = without_lstm(torch.nn.ModuleList([lstm]), loop)[0]
+        replaced = unroll_lstms(torch.nn.ModuleList([lstm]), loop)[0]
         assert type(replaced) is loop
         with torch.no_grad():
             assert torch.allclose(replaced(x, None), lstm(x, None), atol=1e-6)
@@ -55,7 +60,7 @@ class TestLayers:
         function = DurationFunction(Encoder.from_checkpoint(tiny_checkpoint)).eval()
         ids = torch.arange(1, 12, dtype=torch.int32)[None]
         inputs = ids, torch.randn(1, tiny_checkpoint.config.style_dim), torch.ones(1)
-        copied = plain(function)
+        copied = make_plain(function)
         assert not any(
             isinstance(module, PrefixLSTM) or type(module) is Layer for module in copied.modules()
         )
@@ -88,7 +93,7 @@ class TestLayers:
                 return b - a, b + a
 
         ones, twos = torch.ones(1), torch.full((1,), 2.0)
-        function = by_name(
+        function = order_by_name(
             PortableFunction(Difference(), (ones, twos), ("b", "a"), ("z", "sum"), {}, {})
         )
         assert (function.inputs, function.outputs) == (("a", "b"), ("sum", "z"))
@@ -121,13 +126,13 @@ class TestShapes:
     @given(times=st.integers(1, 900), rest=st.integers(0, 2000), length=st.integers(1, 5000))
     def test_a_size_gives_the_length_that_made_it(self, times, rest, length):
         text = (f"{times} * " if times > 1 else "") + "bucket" + (f" + {rest}" if rest else "")
-        assert sizes((1, text), {"bucket": length}) == (1, times * length + rest)
-        assert solved(text, times * length + rest) == ("bucket", length)
+        assert compute_sizes((1, text), {"bucket": length}) == (1, times * length + rest)
+        assert solve_length(text, times * length + rest) == ("bucket", length)
 
     def test_numbers_and_what_is_not_known(self):
-        assert sizes((1, "3", 512), {}) == (1, 3, 512)
+        assert compute_sizes((1, "3", 512), {}) == (1, 3, 512)
         for unknown in ("columns", "2 * 80", "rows * pitch", ""):
-            refused("no input says how long", sizes, (unknown,), {"bucket": 4})
+            refused("no input says how long", compute_sizes, (unknown,), {"bucket": 4})
 
 
 class TestSignatures:
@@ -135,7 +140,7 @@ class TestSignatures:
         methods = {
             signature.name: (inside, signature)
             for manifest in manifests
-            for inside, signature in signatures(manifest)
+            for inside, signature in read_signatures(manifest)
         }
         assert list(methods) == ["duration", "prosody", "vocoder"]
         assert {name: inside for name, (inside, _) in methods.items()} == {
@@ -144,14 +149,14 @@ class TestSignatures:
             "vocoder": "main",
         }
         for manifest in manifests:
-            for _, signature in signatures(manifest):
+            for _, signature in read_signatures(manifest):
                 lengths = (
                     manifest.token_buckets if signature.name == "duration" else manifest.buckets
                 )
                 assert list(signature.lengths.values()) == [(lengths[0], lengths[-1])]
         trunk = {"waveform": {"shape": [1, 128, "1", "columns"], "dtype": "float16"}}
         with refused("no input says how long 'columns' is; a tail on the host"):
-            list(signatures(dataclasses.replace(manifests[1], outputs=trunk)))
+            list(read_signatures(dataclasses.replace(manifests[1], outputs=trunk)))
 
 
 class TestWithoutExecutorch:
@@ -163,11 +168,11 @@ class TestWithoutExecutorch:
     def test_a_name_says_that_it_is_not_releasable(self, tmp_path):
         data = {"checkpoint": {"name": "tiny"}, "releasable": False, "withheld": "a tiny one"}
         assert (
-            file_for(DelegateOptions(tmp_path / "bundle-tiny-p6"), data).name
+            choose_file(DelegateOptions(tmp_path / "bundle-tiny-p6"), data).name
             == "bundle-tiny-p6.pte"
         )
         with refused("has to say so: --out .*tiny-mine.pte"):
-            file_for(DelegateOptions(tmp_path, tmp_path / "mine.pte"), data)
+            choose_file(DelegateOptions(tmp_path, tmp_path / "mine.pte"), data)
 
     def test_files_of_another_runtime(self, manifests, tmp_path):
         for name in NAMES:
@@ -176,7 +181,7 @@ class TestWithoutExecutorch:
             }
             (tmp_path / f"{name}.json").write_text(json.dumps(text))
         data = {"encoder": [{"file": f"{NAMES[0]}.json"}], "vocoder": {"file": f"{NAMES[1]}.json"}}
-        refused("only Core ML packages", manifests_of, tmp_path, data)
+        refused("only Core ML packages", load_manifests, tmp_path, data)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +199,7 @@ class TestFile:
     ):
         rows = compare(written, manifests)
         assert [row["method"] for row in rows] == ["duration", "prosody", "vocoder"]
-        packages = packages_in(written, tmp_path)
+        packages = take_packages(written, tmp_path)
         assert (
             packages["duration"].package
             == packages["prosody"].package
@@ -204,7 +209,7 @@ class TestFile:
         assert (
             written.stat().st_size < sum(manifest.package_bytes for manifest in manifests) + 60_000
         )
-        assert {package_sha256(one.package) for one in packages.values()} == {
+        assert {hash_package(one.package) for one in packages.values()} == {
             manifest.package_sha256 for manifest in manifests
         }
         assert Program(packages["prosody"].package, function=packages["prosody"].function).inputs

@@ -120,9 +120,9 @@ class TestFiles:
 
         copied = Path(shutil.copytree(build, tmp_path / "build"))
         flags = f"--runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copied}".split()
-        if integers and not onnx_file.are_exact():
+        if integers and not onnx_file.has_exact_sums():
             assert quantize(["--method", level, *flags]) == 2
-            monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
+            monkeypatch.setattr(onnx_file, "has_exact_sums", lambda: True)
         assert quantize(["--method", level, *flags]) == 0
         path = copied / f"KokoroVocoder-tiny-onnx-padded-{level}.json"
         manifest = Manifest.load(path)
@@ -219,7 +219,7 @@ def test_what_the_graph_has_folded_is_put_back():
     assert snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
 
 
-@pytest.mark.skipif(not onnx_file.are_exact(), reason="this processor opens no such file")
+@pytest.mark.skipif(not onnx_file.has_exact_sums(), reason="this processor opens no such file")
 @pytest.mark.parametrize("kind", KINDS)
 def test_onnx_runtime_computes_it_at_every_length(kind, tmp_path):
     conv, size = conv_of(kind, seed=1)
@@ -276,14 +276,14 @@ def test_a_processor_that_saturates_is_refused(tmp_path, monkeypatch):
     onnx.helper.set_model_props(model, {onnx_file.INTEGERS: "1"})
     marked = tmp_path / "marked.onnx"
     onnx.save(model, marked)
-    if onnx_file.are_exact():
+    if onnx_file.has_exact_sums():
         onnx_file.OnnxProgram(marked, ("y",))
     saturated = np.full((1, onnx_file.CHANNELS, 1, 1), -64 * 32768 // 2, np.int32)
-    monkeypatch.setattr(onnx_file, "sums", lambda: saturated)
-    onnx_file.are_exact.cache_clear()
+    monkeypatch.setattr(onnx_file, "compute_sums", lambda: saturated)
+    onnx_file.has_exact_sums.cache_clear()
     try:
         onnx_file.OnnxProgram(plain, ("y",))
         with refused("loses bits of their sums on this processor: use w8 or fp32"):
             onnx_file.OnnxProgram(marked, ("y",))
     finally:
-        onnx_file.are_exact.cache_clear()
+        onnx_file.has_exact_sums.cache_clear()

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from kokoro_ane.core.layers import NORM_EPSILON, Conv
-from kokoro_ane.encoder.lstm import PrefixLSTM, with_operators
+from kokoro_ane.encoder.lstm import PrefixLSTM, use_lstm_operators
 from kokoro_ane.runtimes.tvm import library
-from kokoro_ane.runtimes.tvm.library import processor
+from kokoro_ane.runtimes.tvm.library import find_processor
 from tests.runtimes.test_portable import compare_at_any_length, needs
 
 V3 = "avx2 bmi2 fma f16c movbe"
@@ -26,7 +26,7 @@ V3 = "avx2 bmi2 fma f16c movbe"
     ],
 )
 def test_a_library_names_the_processors_it_is_for(flags, machine, level):
-    assert processor(f"model name : x\nflags\t\t: {flags}\n", machine) == level
+    assert find_processor(f"model name : x\nflags\t\t: {flags}\n", machine) == level
 
 
 class OneInput(nn.Module):
@@ -80,7 +80,7 @@ MODULES = {
         nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))
     ),
     "snake": SnakeNorm,
-    "steps": lambda: with_operators(Steps()),
+    "steps": lambda: use_lstm_operators(Steps()),
 }
 
 

@@ -15,10 +15,10 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.voices import Voice
-from kokoro_ane.pipeline.audio import to_pcm
+from kokoro_ane.pipeline.audio import convert_to_pcm
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
-from kokoro_ane.pipeline.voice_file import decoded
+from kokoro_ane.pipeline.voice_file import decode_pack
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_g2p import G2P
@@ -82,7 +82,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
     text = f"{TEXT}\n{MARKED.format(voice=voice, other=checkpoint.voices[-1])}"
 
     def table_of(name):
-        pack = decoded((bundle / f"voices/{name}.style").read_bytes())[:, None]
+        pack = decode_pack((bundle / f"voices/{name}.style").read_bytes())[:, None]
         statistics = bundle / f"voices/{name}.statistics"
         added = np.fromfile(statistics, "<f2") if statistics.is_file() else np.zeros(0)
         return Voice(pack, added.astype(np.float32).reshape(2, -1))  # [2, 2R]
@@ -105,7 +105,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
     assert [piece[2] for piece in pieces] == durations
     assert [piece[3] for piece in pieces] == [speech.chunk.phonemes for speech in expected]
     assert lengths.tolist() == [len(speech.audio) for speech in expected]
-    samples = to_pcm(np.concatenate([speech.audio for speech in expected]))
+    samples = convert_to_pcm(np.concatenate([speech.audio for speech in expected]))
     reached = snr_db(samples.astype(np.float64), pcm.astype(np.float64))
     print(f"{len(expected)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
     # Of 16-bit samples, of which a few round to the other side: 104 and 90.7 seen. Windows had 98.9

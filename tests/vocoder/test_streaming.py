@@ -240,7 +240,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     monkeypatch.setattr(
         "kokoro_ane.runtimes.torch_runtime.StreamingBackend.__init__.__defaults__", (0,)
     )
-    speaking._opened.cache_clear()  # a model that another test opened measures this sentence
+    speaking._open.cache_clear()  # a model that another test opened measures this sentence
     common = [TEXT, *f"--checkpoint {DEMO_VOICE} --runtime torch --quiet".split()]
     assert speak([*common, "--stream", "pcm"]) == 0
     streamed = np.frombuffer(capfdbinary.readouterr().out, "<i2").astype(np.float64)

@@ -54,7 +54,7 @@ from kokoro_ane.quantize.streaming_level import (
 )
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
-from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in, function_file
+from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in, name_function_file
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
 from kokoro_ane.runtimes.registry import RUNTIMES, module_of
 from kokoro_ane.speech.speech import calibration_inputs, check_speech
@@ -442,7 +442,7 @@ def files(built, tmp_path_factory):
     def make(out):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", built[1])
-            patch.setattr(onnx_file, "are_exact", lambda: True)
+            patch.setattr(onnx_file, "has_exact_sums", lambda: True)
             for stage in ("encoder", "vocoder"):
                 assert build([stage, *runtime_flags, "--out", str(out)]) == 0
             for level in ("w8", "w8a8"):
@@ -467,7 +467,7 @@ def _places(path):
 def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, monkeypatch):
     """In the same windows, at exact length; equal weights stand once; levels are told apart."""
     # a processor that loses bits of integer sums adds noise here, which the wide limits allow
-    monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
+    monkeypatch.setattr(onnx_file, "has_exact_sums", lambda: True)
     checkpoint, manifest = (
         built[0],
         Manifest.load(files / "KokoroVocoder-tiny-onnx-fp32.json"),
@@ -495,7 +495,7 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
         )
     assert 15 < snr_db(whole, w8.render(long)) < 80
     window, utterance = (
-        _places(function_file(manifest.package_path, name)) for name in (WINDOW, UTTERANCE)
+        _places(name_function_file(manifest.package_path, name)) for name in (WINDOW, UTTERANCE)
     )
     assert len(window) > 5
     assert window == utterance
@@ -517,7 +517,7 @@ def test_integers_in_windows_on_any_processor(built, tmp_path):
     """
     level, long = level_named(built, "w8a8"), check_speech(built[0], 220)
     prepared = level.prepared(Vocoder.from_checkpoint(built[0]))
-    stage = onnx_levels.integer_functions(
+    stage = onnx_levels.make_integer_functions(
         OnnxStreamingStage.from_checkpoint(built[0], prepared), level
     )
     onnx_levels.write_level(level, built[0], STREAMING, tmp_path / "w8a8.onnx")
@@ -555,7 +555,7 @@ def test_what_cannot_have_the_default_layout_has_the_padded_one_and_says_so(
     assert default_layout(checkpoint) == STREAMING
     for runtime in ("executorch", "tvm"):
         assert default_layout(checkpoint, RUNTIMES[runtime].layouts) == PADDED
-    monkeypatch.setattr(package_builds, "vocoder_stage", refuse)
+    monkeypatch.setattr(package_builds, "make_vocoder_stage", refuse)
     flags = f"vocoder --target iOS17 --checkpoint {checkpoint.folder} --out {tmp_path}"
     assert build(flags.split()) == 2
     monkeypatch.setattr(norm_statistics, "DATA", tmp_path)

@@ -19,8 +19,8 @@ from kokoro_ane.core.kokoro_int8.cache import (
     DATA,
     PACKED,
     WEIGHTS_SHA256,
-    bundled_voices,
-    unpacked_voice,
+    list_bundled_voices,
+    unpack_voice,
 )
 from kokoro_ane.core.voices import Voice, style_path
 from kokoro_ane.pipeline.settle import main as settle_command
@@ -135,9 +135,9 @@ def test_other_weights_have_vectors_of_their_own(empty, spoken, predictor):
 
 def test_a_voice_of_kokoro_int8_is_bundled_with_its_statistics():
     kokoro = replace(DEMO, config=KokoroConfig.load(DATA / CONFIG), sha256=WEIGHTS_SHA256)
-    for name in bundled_voices():
+    for name in list_bundled_voices():
         packed = (DATA / "voices" / f"{name}{PACKED}").read_bytes()
-        voice = hashlib.sha256(unpacked_voice(packed)).hexdigest()
+        voice = hashlib.sha256(unpack_voice(packed)).hexdigest()
         assert find_statistics(kokoro, predictor_of(kokoro), voice) is not None, name
 
 
