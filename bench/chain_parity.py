@@ -80,7 +80,8 @@ def main(argv: list[str] | None = None) -> int:
     if not 1 <= options.sentences <= len(texts):
         raise InputError(f"--sentences {options.sentences}: 1 to {len(texts)} are there")
     checkpoint = open_checkpoint(options.checkpoint)
-    voices, rows = checkpoint.voices, []
+    voices = checkpoint.voices
+    rows = []
     if options.voices:
         voices = tuple(options.voices.split(","))
     for index, text in enumerate(

@@ -164,11 +164,9 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     encoders, vocoder = find_files(
         runtime, Request(checkpoint, options.build, options.method, options.layout)
     )
-    voice, opened_parts, rows = (
-        checkpoint.voice(options.voice or checkpoint.voices[0]),
-        dict[str, Any](),
-        list[dict[str, Any]](),
-    )
+    voice = checkpoint.voice(options.voice or checkpoint.voices[0])
+    opened_parts = dict[str, Any]()
+    rows = list[dict[str, Any]]()
 
     def speak() -> int:
         pipeline = Pipeline(
@@ -187,7 +185,8 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     for part, act in (
         parts | {"text": partial(text_reader, "us"), "first sentence": speak}
     ).items():
-        pages, spent_s = (resident_kib("RssFile"), resident_kib("RssAnon")), time.process_time()
+        pages = (resident_kib("RssFile"), resident_kib("RssAnon"))
+        spent_s = time.process_time()
         opened_parts[part] = act()
         mapped, copied = resident_kib("RssFile") - pages[0], resident_kib("RssAnon") - pages[1]
         grown = {
@@ -219,17 +218,22 @@ def upstream_speaker(
             f"{checkpoint.name}: upstream's decoder has one size, this checkpoint another; give"
             " --checkpoint kokoro-int8"
         )
-    model, reader = load_upstream(checkpoint), text_reader("us")
+    model = load_upstream(checkpoint)
+    reader = text_reader("us")
 
     @torch.no_grad()
     def speak(text: str) -> dict[str, Any]:
-        started, first, samples, inside = clock(), 0.0, 0, 0.0
+        started = clock()
+        first = 0.0
+        samples = 0
+        inside = 0.0
         for chunk in chunks(reader(text), text):
             begun = clock()
             samples += len(model(chunk.phonemes, voice[len(chunk.phonemes) - 1], 1.0))
             inside += clock() - begun
             first = first or clock() - started
-        spent, audio_s = clock() - started, samples / SAMPLE_RATE_HZ
+        spent = clock() - started
+        audio_s = samples / SAMPLE_RATE_HZ
         # all of KModel counts as vocoder
         return {
             "seconds_of_audio": audio_s,
@@ -251,7 +255,8 @@ def pipeline_speaker(
     """Load the chain of a runtime; return what speaks a text in a voice by it."""
     method = "fp16" if runtime == "torch" else options.method
     request = Request(checkpoint, options.build, method, options.layout)
-    opened, reader = open_runtime(runtime, request), text_reader("us")
+    opened = open_runtime(runtime, request)
+    reader = text_reader("us")
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock)
 
     def speak(text: str) -> dict[str, Any]:

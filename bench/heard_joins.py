@@ -185,7 +185,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(HeardOptions, "bench.heard_joins", __doc__, argv)
     checkpoint = open_checkpoint(options.checkpoint)
     voices = (options.voices or ",".join(checkpoint.voices)).split(",")
-    speaks, results = speaker(checkpoint, options.raw), {}
+    speaks = speaker(checkpoint, options.raw)
+    results = {}
     for name in options.rows.split(","):
         rows = ROWS[name](speaks, voices)
         print_figures(name, rows)

@@ -33,7 +33,8 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.vocoder import open_package
 
     checkpoint = open_checkpoint(arguments.checkpoint)
-    reference, packages = Reference(checkpoint, seed=0), {}
+    reference = Reference(checkpoint, seed=0)
+    packages = {}
     for method in arguments.method.split(","):
         request = Request(checkpoint, arguments.build, method, "streaming")
         packages[method] = open_package(request.verified().path)

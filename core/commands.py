@@ -43,7 +43,8 @@ from kokoro_ane.core.errors import (
 )
 from kokoro_g2p import MAX_PHONEMES
 
-DEFAULT_BUILD, CORE_ML = Path("build"), "coreml"
+DEFAULT_BUILD = Path("build")
+CORE_ML = "coreml"
 # runtimes beside Core ML that a stage can be built for
 OTHER_RUNTIMES = ("onnx", "executorch", "tvm")
 # what names a layout, where it is not --layout
@@ -104,7 +105,8 @@ def add_options(
     for each in fields(kind):
         if not each.metadata or (names and each.name not in names):
             continue
-        argument, actions = dict(each.metadata), len(parser._actions)
+        argument = dict(each.metadata)
+        actions = len(parser._actions)
         is_rare = argument.pop("rare", False)
         if each.name in choices:
             argument["choices"] = choices[each.name]
@@ -113,7 +115,8 @@ def add_options(
             _note_rare(parser, actions, is_rare)
             continue
         flags = argument.pop("flags") or (f"--{each.name.replace('_', '-')}",)
-        exclusive, group = argument.pop("exclusive", ""), parser
+        exclusive = argument.pop("exclusive", "")
+        group = parser
         if exclusive:
             if exclusive not in groups:
                 groups[exclusive] = parser.add_mutually_exclusive_group()

@@ -170,7 +170,8 @@ class KokoroConfig:
             self.hidden_dim % 2 == 0,
             f"hidden_dim is {self.hidden_dim}: both directions of an LSTM share it, so it is even",
         )
-        kernel, positions = self.text_encoder_kernel_size, self.plbert.max_position_embeddings
+        kernel = self.text_encoder_kernel_size
+        positions = self.plbert.max_position_embeddings
         _require(
             kernel % 2 == 1,
             f"text_encoder_kernel_size is {kernel}: only odd kernels keep the length",
@@ -196,7 +197,8 @@ class KokoroConfig:
     @property
     def fewest_weights(self) -> int:
         """A lower bound of how many weights the sizes ask for: the largest matrices only."""
-        bert, net = self.plbert, self.istftnet
+        bert = self.plbert
+        net = self.istftnet
         text = (
             self.n_layer * self.hidden_dim**2 * self.text_encoder_kernel_size
             + (self.n_token + self.max_dur) * self.hidden_dim

@@ -149,7 +149,8 @@ def conform(value: Any, hint: Any, where: str) -> None:
     says: numbers are finite, a dataclass's keys are all known, beside a TypedDict's others may
     stand. `where` names the value.
     """
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    inner = typing.get_args(hint)
     if hint is Any:
         return
     if origin in (typing.Union, types.UnionType):

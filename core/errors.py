@@ -261,10 +261,8 @@ def run_with_streams(command: Callable[[], int]) -> int:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    reason, is_reported = (
-        "standard output is closed: where nobody reads it, give `>/dev/null`",
-        False,
-    )
+    reason = "standard output is closed: where nobody reads it, give `>/dev/null`"
+    is_reported = False
     if sys.stdout is not None and not sys.stdout.closed:
         try:
             try:

@@ -223,7 +223,8 @@ class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
     # no output_size: the length follows from the stride
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """[B, inner, 1, S] -> [B, out, 1, stride * S] for the paddings used here."""
-        weight, x = self.weight, read_by(self, x)
+        weight = self.weight
+        x = read_by(self, x)
         weight = F.pad(weight, (0, self.zero_taps)) if self.zero_taps else weight
         return F.conv_transpose2d(x, weight, self.bias, self.stride, self.padding, 0, self.groups)
 

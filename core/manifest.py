@@ -117,7 +117,8 @@ class Manifest:
         """Raise InputError for a package of other weights or another config."""
         if self.checkpoint_sha256 != checkpoint.network_sha256:
             same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
-            built, current = self.checkpoint_sha256[:12], checkpoint.network_sha256[:12]
+            built = self.checkpoint_sha256[:12]
+            current = checkpoint.network_sha256[:12]
             what = "the same weights with another config" if same else "other weights"
             message = (
                 f"was built from checkpoint {built}, but {checkpoint.folder} is {current}, {what}"

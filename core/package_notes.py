@@ -57,8 +57,10 @@ def write_notes(package: Path, stage: str, contract: Mapping[str, Any]) -> None:
         from coremltools.proto import Model_pb2
     path = find_model_file(package)
     spec = Model_pb2.Model.FromString(path.read_bytes())
-    name, version = contract["checkpoint"]["name"], import_module("kokoro_ane").__version__
-    method, layout = contract["method"], contract.get("layout", "")
+    name = contract["checkpoint"]["name"]
+    version = import_module("kokoro_ane").__version__
+    method = contract["method"]
+    layout = contract.get("layout", "")
     metadata = spec.description.metadata
     level = f"level {method}" + (f", {layout} layout" if layout else "")
     # an encoder for iOS 17 is two packages, whose names begin as its own

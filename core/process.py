@@ -26,7 +26,8 @@ from types import FrameType
 
 # errors of a disk that takes no more
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-LOCK, SCRATCH = "owner.lock", f"kokoro-ane-{os.getuid()}-"
+LOCK = "owner.lock"
+SCRATCH = f"kokoro-ane-{os.getuid()}-"
 INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
 GRACE_S = 1.0  # for a command to clean up
 AGAIN_S = 0.1  # how often a waiting process tries a lock
@@ -68,7 +69,8 @@ def try_lock(folder: Path) -> int | None:
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[Path]:
     """Hold the lock of a folder, and remove the folder in the end."""
-    lock, interrupt = claim(folder), _find_interrupt()
+    lock = claim(folder)
+    interrupt = _find_interrupt()
     clean = partial(shutil.rmtree, folder, ignore_errors=True)
     cleanups = interrupt.cleanups if interrupt else []
     cleanups.append(clean)
@@ -211,7 +213,8 @@ def handle_interrupts(last: bool = False) -> Iterator[None]:
     if not changed or threading.current_thread() is not threading.main_thread():
         yield
         return
-    interrupt, hook = Interrupt(), sys.unraisablehook
+    interrupt = Interrupt()
+    hook = sys.unraisablehook
     sys.unraisablehook = show_unraisable
     with ExitStack() as held:
         for number, before in changed.items():

@@ -34,7 +34,9 @@ from kokoro_g2p import json_text
 Reason = Callable[[Path], str | None]
 PROBE_BYTES = 1 << 16
 PREFIX = ".staged-kokoro-ane-"  # of folders that core.staging writes in
-PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
+PACKAGES = (".mlpackage", ".mlmodelc")
+WEIGHTS = (".pth", ".pt", ".safetensors")
+SUMS = "SHA256SUMS"
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ def _require_free(place: Path, ours: Ours | None) -> None:
         raise InputError(
             f"cannot write {place}: it is a link, which is followed only where it is named"
         )
-    file, reason = ours is None or isinstance(ours, OwnFile), None
+    file = ours is None or isinstance(ours, OwnFile)
+    reason = None
     try:
         # one look: between two, another process may have put its folder there
         status = place.stat()
@@ -297,7 +300,8 @@ def _give_names(folder: Path, places: tuple[Path, ...]) -> None:
     if len(places) == 1 and not (new / places[0].name).is_dir():
         (new / places[0].name).replace(places[0])
         return
-    written, names = {path.name for path in new.iterdir()}, {place.name for place in places}
+    written = {path.name for path in new.iterdir()}
+    names = {place.name for place in places}
     if written != names:
         raise RuntimeError(f"{sorted(written)} was written where {sorted(names)} was expected")
     (folder / OLD).mkdir()

@@ -55,7 +55,8 @@ def list_voices(source: str | None = None) -> tuple[ListedVoice, ...]:
     is_folder = source not in (None, HUB_REPOSITORY, KOKORO_INT8)
     listed = []
     for name in names:
-        language, sex = LANGUAGE_TAGS.get(name[0], ""), SEXES.get(name[1:2], "")
+        language = LANGUAGE_TAGS.get(name[0], "")
+        sex = SEXES.get(name[1:2], "")
         if not (sex and name[2:3] == "_"):  # a name of another kind
             language = sex = ""
         where = str(source) if is_folder or name not in hub else HUB_REPOSITORY

@@ -279,14 +279,16 @@ def measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
     """A row a measurement. The first column says what was measured; those named command, commit
     and `made by` have what measured it.
     """
-    rows, before = [], ""
+    rows = []
+    before = ""
     for one in measurements():
         if one.table != name:
             continue
         maker = f"`{one.command}` of {one.commit}"
         made = {"command": f"`{one.command}`", "commit": one.commit}
         made["made by"] = "the same" if maker == before else maker
-        before, cells = maker, iter(one.figure)
+        before = maker
+        cells = iter(one.figure)
         rows.append(
             [one.what, *(made.get(head.split(",")[0]) or next(cells) for head in heads[1:])]
         )
@@ -300,7 +302,8 @@ ROWS: MappingProxyType[str, Callable[..., list[list[str]]]] = MappingProxyType(
 
 def with_rows(mark: re.Match[str]) -> str:
     """A marked table with its head as it stands and its rows from the file."""
-    kind, words = mark[2], mark[3].split()
+    kind = mark[2]
+    words = mark[3].split()
     lines = mark[4].splitlines(keepends=True)[:2]
     heads = [cell.strip() for cell in lines[0].strip("|\n").split("|")]
     rows = measured_rows(heads, *words) if kind == "figures" else ROWS[kind](*words)
@@ -337,7 +340,8 @@ def without_source(name: str, page: str) -> list[str]:
     prose does not quote, those of a table in a part, all others whole.
     """
     text = prose(page)
-    shown, words = measured_numbers(text), set(numbers([text]))
+    shown = measured_numbers(text)
+    words = set(numbers([text]))
     # Of a judged level, prose may quote the size and the MCD of another seed.
     levels = [(f"{one.megabytes:.1f}", f"{one.seed_mcd_db:.2f}") for one in kept().values()]
     known = {number for level in levels for number in level}
@@ -367,7 +371,8 @@ def main(argv: list[str] | None = None) -> int:
     report: dict[str, Any] = {"kept": keep([Path(name) for name in options.files])}
     lost: dict[str, list[str]] = {}
     for path in PAGES:
-        name, text = path.relative_to(DOCS.parent).as_posix(), path.read_text(encoding="utf-8")
+        name = path.relative_to(DOCS.parent).as_posix()
+        text = path.read_text(encoding="utf-8")
         if (page := with_tables(text)) != text:
             path.write_text(page, encoding="utf-8")
             report[name] = "written"

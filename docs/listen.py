@@ -131,7 +131,8 @@ def page(sounds: str) -> str:
 
     from kokoro_ane.eval import asset
 
-    data, levels = json.loads(sounds), chosen(WEIGHTS, LAYOUT)
+    data = json.loads(sounds)
+    levels = chosen(WEIGHTS, LAYOUT)
     rows = [
         (
             one.method,
@@ -146,7 +147,8 @@ def page(sounds: str) -> str:
     for name in REJECTED:
         rows.append((name, WORDS[name], f"{data['bytes'][name] / 1e6:.1f}", "", "", "REJECT"))
     rows.append((SEED, "other noise", "", "", f"{levels[0].seed_mcd_db:.2f}", ""))
-    whole, least = levels[0].megabytes, levels[-1].megabytes
+    whole = levels[0].megabytes
+    least = levels[-1].megabytes
     environment = Environment(
         loader=FileSystemLoader(DOCS), autoescape=True, undefined=StrictUndefined
     )

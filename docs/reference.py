@@ -60,7 +60,8 @@ def field_rows(kind: type) -> list[tuple[str, str, str]]:
     parts = re.split(r"(?:^|(?<=\. ))(\w+): ", text)
     meanings = dict(zip(parts[1::2], parts[2::2], strict=True))
     body = ast.parse(inspect.getsource(kind)).body[0].body  # type: ignore[attr-defined]
-    hints, rows = get_type_hints(kind), []
+    hints = get_type_hints(kind)
+    rows = []
     for name in (line.target.id for line in body if isinstance(line, ast.AnnAssign)):
         hint = hints[name]
         shown = hint.__name__ if inspect.isclass(hint) and not str(hint).count("[") else str(hint)
@@ -105,7 +106,8 @@ def gates() -> Iterator[str]:
 
 def help_pages() -> dict[str, str]:
     """Return `--help` of every verb, as a terminal of 100 columns shows it."""
-    before, pages = os.environ.get("COLUMNS"), {}
+    before = os.environ.get("COLUMNS")
+    pages = {}
     os.environ["COLUMNS"] = WIDTH
     try:
         for verb in COMMANDS:

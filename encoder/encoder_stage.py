@@ -129,7 +129,8 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
     symbol_ids = sorted(checkpoint.config.vocab.values())
     if not library.names:
         raise InputError(f"{library.folder} holds no voice: the check needs at least one")
-    utterances, generator = [], torch.Generator().manual_seed(0)
+    utterances = []
+    generator = torch.Generator().manual_seed(0)
     for index, tokens in enumerate(n for n in CHECK_TOKENS if n <= buckets.tokens[-1]):
         symbols = torch.randint(len(symbol_ids), (tokens - 2,), generator=generator).tolist()
         pack = torch.from_numpy(library.pack(library.names[index % len(library.names)]))
@@ -246,11 +247,10 @@ class EncoderStage(CheckpointStage):
         """
         package = join_programs(programs)
         # Random symbols may last longer than any bucket: both are cut at the longest.
-        unbounded, longest = replace(self.limits, total_frames=sys.maxsize), self.buckets.frames[-1]
-        twin, pairs = (
-            EncoderBackend(make_exact_functions(self.encoder), unbounded, None, longest),
-            [],
-        )
+        unbounded = replace(self.limits, total_frames=sys.maxsize)
+        longest = self.buckets.frames[-1]
+        twin = EncoderBackend(make_exact_functions(self.encoder), unbounded, None, longest)
+        pairs = []
         for utterance in check_utterances(self.checkpoint, self.buckets):
             exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
             for fill in choose_fills(self.buckets, len(utterance.ids), exact.asr.shape[-1]):

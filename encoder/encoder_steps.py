@@ -226,7 +226,8 @@ def _encode_ids(context: Context, tensors: Tensors) -> Tensors:
 
 
 def _pad(context: Context, tensors: Tensors) -> Tensors:
-    ids, buckets = tensors["ids"], context.encoder.buckets
+    ids = tensors["ids"]
+    buckets = context.encoder.buckets
     padding = 0 if buckets is None else buckets.for_tokens(len(ids)) - len(ids)
     # [1, T]
     return {"input_ids": np.pad(ids, (0, padding), constant_values=PADDING_ID)[None]}
@@ -239,7 +240,8 @@ def _select_style(context: Context, tensors: Tensors) -> Tensors:
 
 
 def _predict_durations(context: Context, tensors: Tensors) -> Tensors:
-    style, backend = tensors["style_prosody"], context.encoder
+    style = tensors["style_prosody"]
+    backend = context.encoder
     inputs = (tensors["input_ids"], style, tensors["speed"].astype(style.dtype))
     raw, hidden, text = computed(backend.functions.duration, *inputs, arrays=backend.arrays)
     count = len(tensors["ids"])
@@ -271,7 +273,8 @@ def _gather_text(_: Context, tensors: Tensors) -> Tensors:
 
 def _gather_frames(context: Context, tensors: Tensors) -> Tensors:
     aligned = tensors["hidden"][..., tensors["token_of_frame"]]  # [1, C, 1, F]
-    frames, buckets = aligned.shape[-1], context.encoder.buckets
+    frames = aligned.shape[-1]
+    buckets = context.encoder.buckets
     bucket = frames if buckets is None else bucket_for(frames, buckets.frames)
     return {"frames": pack_frames(aligned, bucket)}
 

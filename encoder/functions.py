@@ -64,7 +64,8 @@ class DurationEncoder(nn.Module):
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
-        width, style_dim = config.hidden_dim, config.style_dim
+        width = config.hidden_dim
+        style_dim = config.style_dim
         self.lstms = nn.ModuleList()
         for _ in range(config.n_layer):
             self.lstms.extend(
@@ -99,7 +100,8 @@ class ProsodyPredictor(nn.Module):
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
-        width, style_dim = config.hidden_dim, config.style_dim
+        width = config.hidden_dim
+        style_dim = config.style_dim
         self.text_encoder = DurationEncoder(config)
         self.lstm = PrefixLSTM(width + style_dim, width // 2)
         self.duration_proj = DurationProjection(width, config.max_dur)
@@ -144,7 +146,8 @@ class TextEncoder(nn.Module):
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
-        width, kernel = config.hidden_dim, config.text_encoder_kernel_size
+        width = config.hidden_dim
+        kernel = config.text_encoder_kernel_size
         self.embedding = nn.Embedding(config.n_token, width)
         self.cnn = nn.ModuleList(
             nn.Sequential(

@@ -86,7 +86,8 @@ class Cluster(Executor):
 
 def packed(value: Any) -> tuple[bytes, frozenset[Path]]:
     """A value as a worker reads it, and the folders and files that its paths lie in."""
-    stream, paths = io.BytesIO(), set[Path]()
+    stream = io.BytesIO()
+    paths = set[Path]()
 
     def place(value: Any) -> str | None:
         if isinstance(value, Path):

@@ -77,7 +77,8 @@ def choose(levels: Sequence[LevelRecord], withheld: str | None) -> Choice:
             one["method"] for one in levels if one["verdict"] == UNDECIDED and not one["failed"]
         ]
         open_ends = f", and the clips cannot tell about {', '.join(names)}" if names else ""
-        verdict, reason = UNDECIDED if names else REJECT, f"no level ships{open_ends}"
+        verdict = UNDECIDED if names else REJECT
+        reason = f"no level ships{open_ends}"
         return Choice(verdict, None, reason, releasable, tuple(notes))
     best, *others = shipping
     notes += [

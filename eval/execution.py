@@ -141,11 +141,13 @@ def judge_clip(
     InputError. `variation`: where the caller has it already.
     """
     rendition = subject.render(clip)
-    defect, figures = rendition.defect, dict[str, float]()
+    defect = rendition.defect
+    figures = dict[str, float]()
     if defect is None:
         figures = comparison.figures(clip, rendition)
         if not np.isfinite(list(figures.values())).all():
-            defect, figures = "holds NaN or infinity", {}
+            defect = "holds NaN or infinity"
+            figures = {}
     seconds = clip.frames / FRAMES_PER_SECOND
     natural = Natural(variation) if variation else comparison.natural(clip)
     return ClipResult(
@@ -170,7 +172,8 @@ class ClipBench:
             from kokoro_ane.encoder import torch_backend
             from kokoro_ane.quantize import LevelFile
 
-            checkpoint, stage = self.reference.checkpoint, execution.stage
+            checkpoint = self.reference.checkpoint
+            stage = execution.stage
             level = LevelFile.for_level(execution.level, checkpoint, manifest.parent, stage)
             if stage == ENCODER:
                 backend = torch_backend(level.network, checkpoint.config)
@@ -264,7 +267,8 @@ def shared_cores(processes: int) -> Iterator[None]:
         yield
         return
     # Set before any process starts, and taken back when all have ended.
-    before, threads = torch.get_num_threads(), max(1, (os.cpu_count() or 1) // processes)
+    before = torch.get_num_threads()
+    threads = max(1, (os.cpu_count() or 1) // processes)
     os.environ[THREADS] = str(threads)  # BLAS and torch of the processes read it as they start
     torch.set_num_threads(threads)
     try:
@@ -349,7 +353,8 @@ class Workers:
         self, call: Callable[[ClipBench, Any], Any], items: Sequence[Any]
     ) -> Generator[tuple[Any, Any], None, None]:
         """Yield each item and what `call` returns for it in a worker process, as they end."""
-        left, losses = dict(enumerate(items)), 0
+        left = dict(enumerate(items))
+        losses = 0
         while left:
             self._executor = self._executor or self._started()
             tasks = {

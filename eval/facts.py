@@ -23,7 +23,8 @@ def forecast_of(programs: Mapping[str, OpenProgram], frames: int) -> dict[str, d
     the pessimistic and the optimistic reading of the rules, of an utterance of about `frames`.
     """
     # A share is one of multiply-accumulates, since operations differ by orders of magnitude.
-    rules, runs = load_rules(), runs_of(programs, frames)
+    rules = load_rules()
+    runs = runs_of(programs, frames)
     macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
     shares = {}
     for chip in rules.chips:
@@ -83,7 +84,8 @@ def facts_of(manifest: Manifest, frames: int = FORECAST_FRAMES) -> PackageFacts:
     """Facts of a package or file. Only a package has a forecast, for about `frames` frames: nothing
     else runs on the Neural Engine.
     """
-    path, forecast = manifest.package_path, {}
+    path = manifest.package_path
+    forecast = {}
     if path.suffix == PACKAGE:
         programs = {program.function.name: program for program in open_functions(path)}
         weights = {

@@ -217,7 +217,8 @@ def interval(
             * sample.std(ddof=1)
             / np.sqrt(len(sample))
         )
-        low, high = min(low, sample.mean() - half), max(high, sample.mean() + half)
+        low = min(low, sample.mean() - half)
+        high = max(high, sample.mean() + half)
     return float(low), float(high)
 
 
@@ -262,7 +263,8 @@ def check(gate: Gate, clips: Figures, variation: Figures, confidence: float = CO
     """Compare the figures with one gate. A limit in natural variations is resampled together with
     the variation of the same clips.
     """
-    value, natural = statistic(gate.metric, gate.statistic, clips), None
+    value = statistic(gate.metric, gate.statistic, clips)
+    natural = None
     if gate.multiple is not None:
         natural = statistic(gate.metric, gate.statistic, variation)
     limit = gate.limit_for(natural)
@@ -340,7 +342,8 @@ def judgement_of(
     """
     sound = [clip for clip in results if clip.defect is None]
     silent = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
-    voices, doubts = len({clip.voice for clip in results}), []
+    voices = len({clip.voice for clip in results})
+    doubts = []
     if voices < FEWEST_VOICES:
         doubts.append(f"voices judged: {voices}, needed: at least {FEWEST_VOICES}")
     if claim == DEVICE:

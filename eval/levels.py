@@ -95,7 +95,8 @@ def judged_levels(
         level = judge(*name, context)
         levels.append(level)
         took = timedelta(seconds=round(time.monotonic() - start))
-        outcome, count = level["failed"] or level["verdict"], f"{len(levels)} of {len(names)}"
+        outcome = level["failed"] or level["verdict"]
+        count = f"{len(levels)} of {len(names)}"
         print(f"{level['method']}: {outcome} ({took}; {count} levels)", file=sys.stderr)
     return levels
 
@@ -106,7 +107,8 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> LevelRec
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is
     never built over.
     """
-    request, failed = context.request(method.name, layout), ""
+    request = context.request(method.name, layout)
+    failed = ""
     if not there(request.vocoder):
         failed = f"not built; `{options_for(method, layout).command}` builds it"
     if failed and context.may_build:
@@ -251,7 +253,8 @@ def _judged(
     """Judge what is executed. `manifests`: of all of it, what is judged first; `wrong`: its layers
     that are not their parent's.
     """
-    first, execution = manifests[0], context.execution
+    first = manifests[0]
+    execution = context.execution
     gates = gates_for(name, first.layout, execution.stage)
     results, stopped = measured_clips(name, first, context, gates, wrong)
     judgement = judgement_of(gates, results, context.options.claim, wrong, stopped)
@@ -354,7 +357,8 @@ def measured_clips(
     """
     # Whatever was measured before is read; what is measured now is written clip by clip, so that an
     # interrupted run loses one clip at most.
-    store, execution = context.store, context.execution
+    store = context.store
+    execution = context.execution
     longest = manifest.buckets[-1]
     clips = in_order(
         [

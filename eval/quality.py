@@ -94,7 +94,8 @@ def check_level(options: QualityOptions) -> None:
     """Raise InputError for a level that the stage does not have, or a flag that is the vocoder's
     alone.
     """
-    stage, name = options.stage, options.method
+    stage = options.stage
+    name = options.method
     vocoder, plus, encoder = name.partition("+")
     if stage == VOCODER:
         if name not in LEVELS:
@@ -126,7 +127,8 @@ def prepared(
     from kokoro_ane.pipeline import build_package
     from kokoro_ane.quantize import HALF, Request, built, built_encoder, default_layout, parse_level
 
-    name, stage = options.method, options.stage
+    name = options.method
+    stage = options.stage
     request = Request(checkpoint, options.build, name, options.layout, source=options.checkpoint)
     # a level's file, from which packages of every layout are converted
     if (options.runtime, options.layout) == ("torch", "") and name not in CONVERTED:
@@ -167,7 +169,9 @@ def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
     require_installed("the judge", "judge")
     check_runtime(options.runtime)
     require_writable(options.runtime)
-    ours, folder, out = json_of("clips", "provenance"), options.build / "quality", options.out
+    ours = json_of("clips", "provenance")
+    folder = options.build / "quality"
+    out = options.out
     if out:
         out = check_output(out, ours, (".json",), options)
     check_implied(folder / "x.json")

@@ -213,7 +213,8 @@ class ReferenceRenders:
     @cached_property
     def seeds(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Sentence and vowel by each other seed."""
-        model, clip = self.model, self.clip
+        model = self.model
+        clip = self.clip
         return tuple(
             (
                 model.clock(model.inputs(clip, other_seed)),
@@ -252,7 +253,8 @@ class ReferenceRenders:
         """Compare a subject's sentence and vowel with the fp32 model's. `clock`: the fp32 model on
         the subject's own features; `sentence`: where it is not the baseline.
         """
-        tone, sentence = Tone(self.pitch_hz, self.vowel, vowel), sentence or self.baseline
+        tone = Tone(self.pitch_hz, self.vowel, vowel)
+        sentence = sentence or self.baseline
         return Trial(self.reference, test, (), tone, sentence.text, sentence, clock)
 
     def seed_trials(self) -> list[Trial]:

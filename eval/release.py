@@ -127,8 +127,10 @@ def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Pa
         raise InputError("a search builds levels of the vocoder: no --product and no --no-build")
     if options.at_most is not None and not options.at_most > 0:
         raise InputError(f"--at-most {options.at_most:g}: give a size in MB")
-    ours, folder = json_of("verdict", "provenance"), options.out or options.build / "release"
-    out, cache = folder / file, folder / "cache"
+    ours = json_of("verdict", "provenance")
+    folder = options.out or options.build / "release"
+    out = folder / file
+    cache = folder / "cache"
     check_implied(out, ours)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     named = levels_of(options, options.layout or default_layout(checkpoint))

@@ -113,13 +113,15 @@ class Reader:
         """
         half = self.reference.checkpoint.config.style_dim
         ids = tuple(int(i) for i in clip.input_ids)
-        backend, style = self.backend or self.reference.encoder, self.style(clip)[:, half:]
+        backend = self.backend or self.reference.encoder
+        style = self.style(clip)[:, half:]
         return encode(backend, ids, style, clip.speed * self.faster, durations)
 
     @torch.no_grad()
     def inputs(self, clip: Utterance, other_seed: int = 0) -> tuple[np.ndarray, VocoderInputs]:
         """Durations [n] and the vocoder's inputs, with the noise of seed + `other_seed`."""
-        reference, encoded = self.reference, self.encoded(clip)
+        reference = self.reference
+        encoded = self.encoded(clip)
         utterance = with_prosody(clip, encoded)
         inputs = vocoder_inputs(
             reference.checkpoint,
@@ -190,10 +192,8 @@ class VocoderSubject:
             for each in (inputs, vowel_inputs)
         )
         samples, vowel = samples.astype(np.float64), vowel.astype(np.float64)
-        clock, renders = (
-            self.reference.clock(inputs) if self.reader else None,
-            self.reference.renders_for(clip),
-        )
+        clock = self.reference.clock(inputs) if self.reader else None
+        renders = self.reference.renders_for(clip)
         defect = unlike(samples, renders.reference) or unlike(vowel, renders.vowel)
         return Rendition(samples, vowel, clock, defect=defect)
 
@@ -268,7 +268,8 @@ class Comparison(ABC):
 
     def natural(self, clip: Utterance) -> Natural:
         """The natural variation, stored or measured."""
-        variations, probe = self.reference.variations, self.probe(clip)
+        variations = self.reference.variations
+        probe = self.probe(clip)
         if stored := variations.find(self.stage, clip.id, probe):
             item, origin = stored
             figures = figures_of(item)
@@ -301,7 +302,8 @@ class VocoderComparison(Comparison):
     """Sound on equal features; the natural variation is that of other noise seeds."""
 
     stage = VOCODER
-    scale, shown = "fp32 with another noise seed", ("pesq", "mcd_db")
+    scale = "fp32 with another noise seed"
+    shown = ("pesq", "mcd_db")
 
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure sound."""
@@ -326,7 +328,8 @@ class EncoderComparison(Comparison):
     """Prosody on equal alignment; the natural variation is that of the neighbouring style rows."""
 
     stage = ENCODER
-    scale, shown = "fp32 with a neighbouring style row", ("f0_cents", "tokens_changed_percent")
+    scale = "fp32 with a neighbouring style row"
+    shown = ("f0_cents", "tokens_changed_percent")
 
     def __init__(self, reference: Reference, only: Sequence[str] = ()) -> None:
         super().__init__(reference, only)
@@ -363,13 +366,15 @@ class ProductComparison(Comparison):
     """
 
     stage = PRODUCT
-    scale, shown = "fp32 with a neighbouring style row, another noise seed", ("pesq", "mcd_db")
+    scale = "fp32 with a neighbouring style row, another noise seed"
+    shown = ("pesq", "mcd_db")
 
     def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """How the vocoder rendered its features, how far the whole is from the fp32 chain, and the
         durations.
         """
-        names, durations = self.only or (*VOCODER_ALONE, *HEARD, *DURATIONS), rendition.durations
+        names = self.only or (*VOCODER_ALONE, *HEARD, *DURATIONS)
+        durations = rendition.durations
         figures = measure(ProsodyTrial(clip, durations), names)
         # What the vocoder lost is measured on its own features: PESQ hears no other prosody there.
         if any(name in names for name in VOCODER_ALONE):

@@ -141,7 +141,8 @@ def main(argv: list[str] | None = None) -> int:
     pairs = write_pack(
         folder / "listening", heard, shipping or list(packages)[-1:], options.pairs_seed
     )
-    size, listening = html.stat().st_size, str(folder / "listening")
+    size = html.stat().st_size
+    listening = str(folder / "listening")
     print(f"{html}  {size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")
     print(f"{listening}  {pairs} blinded pairs")
     summary = {"report": str(html), "bytes": size, "listening": listening, "pairs": pairs}

@@ -69,13 +69,16 @@ def used(check: Record) -> float | None:
     """How much of what its limit allows a figure uses: above 1 the gate is broken. None where there
     is no measure of that.
     """
-    value, limit, metric = check["value"], limit_of(check), METRICS[metric_of(check)]
+    value = check["value"]
+    limit = limit_of(check)
+    metric = METRICS[metric_of(check)]
     if value is None:
         return None
     if metric.best == HIGHER:
         room, spent = metric.perfect - limit, metric.perfect - value
     else:
-        room, spent = limit, abs(value)
+        room = limit
+        spent = abs(value)
     return spent / room if room > 0 else None
 
 
@@ -111,7 +114,8 @@ def strip_plot(record: Record, metric: str) -> dict[str, Any] | None:
     """A row for the other seed and for each level: a dot a sentence, a bar at the mean, this
     level's gates. None where nothing was measured.
     """
-    digits, both = digits_of(metric), METRICS[metric].best == ZERO
+    digits = digits_of(metric)
+    both = METRICS[metric].best == ZERO
 
     def row(name: str, clips: Sequence[Record], checks: Sequence[Record]) -> dict[str, Any]:
         values = [value for clip in clips if (value := clip.get(metric)) is not None]
@@ -172,12 +176,15 @@ def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
     # Boxes that no label may cover: first those of the points, then those of the labels so far.
     boxes: list[Box] = []
     for level in levels:
-        across, down = _px(x(level["bytes"] / 1e6)), y(level["summary"][metric]["mean"])
+        across = _px(x(level["bytes"] / 1e6))
+        down = y(level["summary"][metric]["mean"])
         boxes.append((across - 6, down - 6, across + 6, down + 6))
     points = []
     for level in sorted(levels, key=lambda level: level["bytes"]):
-        row, name = level["summary"][metric], level["method"]
-        across, down = x(level["bytes"] / 1e6), y(row["mean"])
+        row = level["summary"][metric]
+        name = level["method"]
+        across = x(level["bytes"] / 1e6)
+        down = y(row["mean"])
         label = name if len(levels) > CROWDED else f"{name} {figure(row['mean'])}"
         dx, dy, anchor = _free_place(_px(across), down, len(label) * LETTER_PX, boxes)
         points.append(

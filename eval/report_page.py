@@ -86,14 +86,16 @@ def saved(level: Record, record: Record) -> str:
 
 def system_of(level: Record, product: Record | None) -> tuple[str, str]:
     """Return the newer system of vocoder and encoder, and which of the two needs it."""
-    system, encoder = level["facts"]["minimum_ios"], product["encoder_ios"] if product else ""
+    system = level["facts"]["minimum_ios"]
+    encoder = product["encoder_ios"] if product else ""
     whose = "" if encoder else "the vocoder"
 
     def number(name: str) -> int:
         return int("0" + "".join(filter(str.isdigit, name)))
 
     if encoder and number(encoder) > number(system):
-        system, whose = encoder, "the encoder"
+        system = encoder
+        whose = "the encoder"
     return system.replace("iOS", "iOS "), whose
 
 

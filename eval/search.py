@@ -131,7 +131,8 @@ class Search:
 
     def within(self, most_bytes: float) -> Trial:
         """The best choice of at most that size. Raises InputError for a size out of reach."""
-        weights, tried = dict(EVEN), list[Trial]()
+        weights = dict(EVEN)
+        tried = list[Trial]()
         for _ in range(MENDED):
             tried.append(self._judged(most_bytes, weights))
             if tried[-1].holds:
@@ -144,12 +145,14 @@ class Search:
         """The smallest choice that holds, by halving the span of sizes. Raises InputError where
         none does.
         """
-        low, high = self.candidates.least_bytes, most_bytes or self.candidates.whole_bytes
+        low = self.candidates.least_bytes
+        high = most_bytes or self.candidates.whole_bytes
         best = None
         for _ in range(TRIES):
             trial = self.within((low * high) ** 0.5)
             if trial.holds:
-                best, high = trial, trial.size_bytes
+                best = trial
+                high = trial.size_bytes
             else:
                 low = (low * high) ** 0.5
             if high / low < 1 + STEP:
@@ -163,10 +166,12 @@ class Search:
         than `most_bytes`, because what stands beside the weights takes more than was forecast, a
         smaller choice is built. Returns what was built; raises as `within` does.
         """
-        source, build = self.context.options.checkpoint, self.context.options.build
+        source = self.context.options.checkpoint
+        build = self.context.options.build
         self.candidates.save(trial.point, trial.size_bytes, build, with_level=True)
         # the level's file is there: it is only converted
-        name, layout = self.method.name, self.layout
+        name = self.method.name
+        layout = self.layout
         build_package(QuantizeOptions(name, layout=layout, checkpoint=source, build=build))
         over = self.context.request(name, layout).verified().package_bytes - most_bytes
         if over <= 0:
@@ -217,12 +222,14 @@ def found_level(
     gets every trial, and how often the judged sets were asked.
     """
     parent = built(context.request(HALF, layout), build_package)
-    search, asked = Search.begun(context, method, parent), 0
+    search = Search.begun(context, method, parent)
+    asked = 0
     most_bytes = math.inf if most_mb is None else 1e6 * most_mb
     trial = search.smallest() if most_mb is None else search.within(most_bytes)
     while True:
         trial = search.build(trial, most_bytes)
-        level, asked = judged_level(method, layout, context), asked + 1
+        level = judged_level(method, layout, context)
+        asked = asked + 1
         if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
             break
         print(f"the judged sets: {level['verdict']}; a larger one is tried", file=sys.stderr)
@@ -236,7 +243,8 @@ def shares_of(level: LevelRecord) -> dict[str, float]:
     """How much of each limit a level uses, by the gate's name; the long clips' means have their
     own.
     """
-    shares, long = {}, level["means_of"].get(LONG, {})
+    shares = {}
+    long = level["means_of"].get(LONG, {})
     for check in level["checks"]:
         metric, share = metric_of(check), used(check)
         # a recognizer's words flip at any change, however small: only a broken gate counts

@@ -107,7 +107,8 @@ class JudgeContext:
         """Request packages of these levels, where this judgement looks for them."""
         from kokoro_ane.quantize import Request
 
-        build, source = self.options.build, self.options.checkpoint
+        build = self.options.build
+        source = self.options.checkpoint
         return Request(self.checkpoint, build, method, layout, source=source, encoder=encoder)
 
 
@@ -196,7 +197,8 @@ def session(
         clips = session_clips(options, checkpoint)
         # Nothing is read, and nothing is left behind: figures of this run alone.
         if options.fresh:
-            cache, variations = stack.enter_context(scratch()), Variations()
+            cache = stack.enter_context(scratch())
+            variations = Variations()
         else:
             variations = Variations.for_checkpoint(checkpoint, options.seed)
         print(variations.line, file=sys.stderr)

@@ -63,7 +63,8 @@ def print_judgement(level: Record, file: Path) -> None:
     """The verdict, the gate nearest to its limit and the reasons, then the table of metrics.
     `file`: where every figure stands.
     """
-    console, source = console_of(WIDTH), level["provenance"]
+    console = console_of(WIDTH)
+    source = level["provenance"]
     head = Group(*_verdict_lines(level, console.is_terminal))
     console.print(head, soft_wrap=not console.is_terminal)
     how = f"{source['precision']} precision, features by {source['features']}"
@@ -107,7 +108,8 @@ def _verdict_lines(level: Record, short: bool) -> list[Text]:
     """The verdict, why it may not be released, the tightest gate, the reasons; `short`: the first
     reasons.
     """
-    verdict, nearest = level["verdict"], tightest(level)
+    verdict = level["verdict"]
+    nearest = tightest(level)
     subject = f"  {level['method']}, clips: {len(level['clips'])}"
     lines = [Text.assemble((verdict, f"bold {COLOURS[verdict]}"), subject)]
     if not level["releasable"]:
@@ -169,7 +171,8 @@ def metric_table(level: Record, names: Sequence[str], title: str, width: int) ->
     table.add_column("pass")
     table.add_column("limit", no_wrap=True)
     for name in names:
-        row, metric = level["summary"][name], METRICS[name]
+        row = level["summary"][name]
+        metric = METRICS[name]
         checks = sorted(
             (check for check in level["checks"] if metric_of(check) == name), key=statistic_of
         )
@@ -219,7 +222,8 @@ def release_row(level: LevelRecord, levels: Sequence[LevelRecord]) -> dict[str, 
         row = {"level": level["method"], "verdict": "not built", "broken or open": level["failed"]}
         return dict.fromkeys(HEADINGS, "-") | row
     pesq, mcd = (level["summary"][metric] for metric in ("pesq", "mcd_db"))
-    seeds, base = mcd["variation_mean"], whole(level, levels)
+    seeds = mcd["variation_mean"]
+    base = whole(level, levels)
     verdict, facts = level["verdict"], level["facts"]
     return {
         "level": f"{level['method']}\n[dim]{level['title']}[/]",

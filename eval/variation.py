@@ -75,7 +75,8 @@ def measure(
 
     variations = Variations(folder=Variations.for_checkpoint(checkpoint, SEED).folder)
     with shared_cores(workers):
-        measured, whole = variations.measured_items(), judged_clips(checkpoint, texts)
+        measured = variations.measured_items()
+        whole = judged_clips(checkpoint, texts)
         reference = Reference(checkpoint, SEED, None, variations)
         # as packages take them, the padded ones first, then as files of any length do
         every = dict.fromkeys(

@@ -36,7 +36,8 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
     """Print the checks as a table; returns the report."""
     from kokoro_ane.core import Check
 
-    compression, share = manifest.compression, manifest.package_bytes / parent_bytes
+    compression = manifest.compression
+    share = manifest.package_bytes / parent_bytes
     rows = [("compressed weights", f"{compression['compressed_ops']}", "as planned", "holds")]
     if manifest.stage == VOCODER_NAME:
         rows.append(("int8 inputs", f"{compression['int8_inputs']}", "as planned", "holds"))

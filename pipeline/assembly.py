@@ -28,7 +28,8 @@ from kokoro_ane.pipeline.vector_files import INDEX
 from kokoro_ane.runtimes import PACKAGE
 from kokoro_g2p import MAX_PHONEMES
 
-FORMAT, NAME = 3, "manifest.json"
+FORMAT = 3
+NAME = "manifest.json"
 # what was reported of the systems that run packages, by range and route, with sources
 ADVISORIES = Path(__file__).resolve().parents[1] / "core" / "data" / "advisories.json"
 VOCABULARY, VOICES = "vocabulary.json", "voices"

@@ -52,8 +52,10 @@ def faded(piece: np.ndarray, at: int, length: int) -> np.ndarray:
     """A copy of a piece [n] float32 that begins at sample `at` of its chunk, with its part of the
     fades over the first and last 5 ms of the chunk's `length` samples, or half of a shorter one.
     """
-    samples, fading = piece.astype(np.float32, copy=True), min(FADE_SAMPLES, length // 2)
-    slope, places = fade(fading), np.arange(at, at + len(piece))
+    samples = piece.astype(np.float32, copy=True)
+    fading = min(FADE_SAMPLES, length // 2)
+    slope = fade(fading)
+    places = np.arange(at, at + len(piece))
     for edge in (places, length - 1 - places):  # samples from the beginning, from the end
         near = edge < fading
         samples[near] *= slope[edge[near]]
@@ -85,7 +87,8 @@ class StreamFinish:
         """The next piece [n] float32 -> [n]."""
         samples = faded(piece, self.at, self.length)
         self.at += len(piece)
-        before, peak = self.gain, float(np.abs(samples).max(initial=0.0))
+        before = self.gain
+        peak = float(np.abs(samples).max(initial=0.0))
         self.gain = min(before, CEILING / peak if peak > 0 else 1.0)
         gains = np.full(len(piece), self.gain, np.float32)
         ramp = min(FADE_SAMPLES, len(piece))
@@ -177,7 +180,8 @@ def trim_silence(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """The samples without silence beyond 0.1 s before the first sound and beyond 0.25 s behind the
     last one; silence between sounds stays.
     """
-    silence, begun = np.zeros(0, np.float32), False
+    silence = np.zeros(0, np.float32)
+    begun = False
     for block in blocks:
         # silence is held back until a sound follows
         held = np.concatenate([silence, block])
@@ -186,7 +190,8 @@ def trim_silence(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
             first = 0 if begun else max(0, int(sounds[0]) - LEAD)
             end = int(sounds[-1]) + 1
             yield held[first:end]
-            held, begun = held[end:], True
+            held = held[end:]
+            begun = True
         silence = held
     yield silence[:TAIL] if begun else silence
 

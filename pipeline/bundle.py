@@ -98,7 +98,8 @@ def choose_folder(options: BundleOptions, request: "Request") -> Path:
     """
     from kokoro_ane.core import package_name
 
-    checkpoint, packages = request.checkpoint, RUNTIMES[options.runtime].packages
+    checkpoint = request.checkpoint
+    packages = RUNTIMES[options.runtime].packages
     # a package of fp32 is a reference
     releasable = checkpoint.releasable and not (packages and request.method == "fp32")
     level = request.level if packages else f"{options.runtime}-{request.level}"
@@ -151,7 +152,10 @@ def make_bundle(options: BundleOptions) -> Bundle:
         return Bundle(options.card, "SHIP", *write_page(options.card))
     if options.verify:
         return Bundle(options.verify, "", *verify_bundle(options.verify))
-    product, method, layout, encoder = None, options.method, options.layout, ""
+    product = None
+    method = options.method
+    layout = options.layout
+    encoder = ""
     if options.product:
         if method or options.runtime != DEFAULT_RUNTIME:
             raise InputError(
@@ -162,7 +166,9 @@ def make_bundle(options: BundleOptions) -> Bundle:
         if chosen is None:
             return Bundle(None, decision["verdict"], decision)
         level, layout = parse_level(chosen["stages"]["vocoder"])
-        product, method, encoder = (decision, chosen), level.name, chosen["stages"]["encoder"]
+        product = (decision, chosen)
+        method = level.name
+        encoder = chosen["stages"]["encoder"]
     dialects = None if options.dialects is None else parse_dialects(options.dialects)
     without = parse_domains(options)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)

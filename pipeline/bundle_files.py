@@ -105,7 +105,8 @@ def write_bundle(
     """
     checkpoint = request.checkpoint
     encoder_paths, vocoder_path = find_files(runtime, request)
-    encoders, vocoder = [Manifest.load(path) for path in encoder_paths], Manifest.load(vocoder_path)
+    encoders = [Manifest.load(path) for path in encoder_paths]
+    vocoder = Manifest.load(vocoder_path)
     if product:
         # a package on one side only is as wrong as one of another hash
         packages = {part.package: part.package_sha256 for part in (*encoders, vocoder)}

@@ -83,7 +83,8 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
         packages = take_packages(path, Path(folder))
         for manifest in manifests:
             for function, signature in read_signatures(manifest):
-                name, package = signature.name, packages.get(signature.name)
+                name = signature.name
+                package = packages.get(signature.name)
                 if (
                     package is None
                     or hash_package(package.package) != manifest.package_sha256
@@ -108,7 +109,8 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
 
 def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -> dict[str, Any]:
     """Print the methods as a table; return the report."""
-    size, cells = path.stat().st_size, []
+    size = path.stat().st_size
+    cells = []
     for row in rows:
         ends = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())
         cells.append((row["method"], ", ".join(row["inputs"]), ends, row["package"]))
@@ -129,7 +131,8 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.runtimes import BACKEND, write
 
     data, _ = verify_bundle(options.bundle)
-    out, own_file = choose_file(options, data), bytes_of(BACKEND.encode())
+    out = choose_file(options, data)
+    own_file = bytes_of(BACKEND.encode())
     if options.out:
         out = check_output(out, own_file, (SUFFIX,), options)
     else:

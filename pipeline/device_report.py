@@ -115,7 +115,8 @@ def measure_package(package: Path) -> Measured:
     from kokoro_ane.core import MAIN, hash_package, open_functions, snr_db
     from mlprogram import MLModel, load_core_ml, measure
 
-    core_ml, rows = load_core_ml(), []
+    core_ml = load_core_ml()
+    rows = []
     assert core_ml is not None  # the command asked for it
     for program in open_functions(package):
         name = program.function.name
@@ -227,7 +228,8 @@ def count_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     from kokoro_ane.core import MAIN, hash_package
     from mlprogram import forecast_placement, load_rules, open_program, profile_program
 
-    rules, chip = load_rules(), parse_chip(report)
+    rules = load_rules()
+    chip = parse_chip(report)
     # a report names packages by hash, for file names change from machine to machine
     paths = {hash_package(path): path for path in sorted(build.rglob("*.mlpackage"))}
     for package in report["packages"]:
@@ -275,7 +277,8 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     low, high = row["forecast_on_engine"]
     ms, engine, near = "refused", "-", "-"
     if row["refused"] is None:
-        ms, engine = f"{row['ms']:.3g}", f"{100 * row['on_engine']:.0f} %"
+        ms = f"{row['ms']:.3g}"
+        engine = f"{100 * row['on_engine']:.0f} %"
         near = "-" if row["near_db"] is None else f"{row['near_db']:.1f}"
     return (
         *(row["package"], row["shapes"], str(row["operations"])),

@@ -96,7 +96,8 @@ def check_packages(build: Path) -> dict[str, str]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(DoctorOptions, "kokoro-ane doctor", __doc__, argv)
-    homes, built = find_checkpoints(), check_packages(options.build)
+    homes = find_checkpoints()
+    built = check_packages(options.build)
     missing = {use: find_missing(extra) for use, extra in USES.items()}
     rows = [
         (

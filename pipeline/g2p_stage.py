@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 IDS, LOGITS = "ids", "logits"
 # words in one call, never enumerated (core/export.py); letters of the longest and the tag
-WORDS, SYMBOLS = 16, (8, 12, 16, 24, AMERICAN.max_letters + 1)
+WORDS = 16
+SYMBOLS = (8, 12, 16, 24, AMERICAN.max_letters + 1)
 Run = Callable[[np.ndarray], np.ndarray]  # ids [B, S] -> logits [B, S, 2 * sounds]
 SHAPES = tuple((WORDS, symbols) for symbols in SYMBOLS)
 
@@ -47,7 +48,8 @@ def make_package_run(program: Program) -> Run:
     """ids [B, S] -> logits [B, S, 2 * sounds] by the package, in calls of as many words as it
     takes.
     """
-    rows, lengths = program.inputs[IDS].shape[0], [s for _, s in program.inputs[IDS].shapes]
+    rows = program.inputs[IDS].shape[0]
+    lengths = [s for _, s in program.inputs[IDS].shapes]
 
     def run(ids: np.ndarray) -> np.ndarray:
         words, symbols = ids.shape

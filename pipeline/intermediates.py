@@ -87,7 +87,8 @@ def run_chain(chain: Chain, inputs: Tensors, reference: Tensors) -> Tensors:
     phases, so a stage can be judged only on equal inputs.
     """
     own = run_steps((*ENCODER_STEPS, *VOCODER_STEPS), chain, inputs)
-    style, frames = own["style_decoder"], own["asr"].shape[-1]
+    style = own["style_decoder"]
+    frames = own["asr"].shape[-1]
     # without the mask and the padding: [1, C, n] and [1, C, F]
     own |= {name: own[name][:, :, 0] for name in ("hidden", "text")}
     own |= {"frames": own["frames"][:, :-1, 0, :frames], "chain": own["waveform"]}

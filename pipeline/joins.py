@@ -30,7 +30,8 @@ QUIET, FAINT = 10 ** (-40 / 20), 10 ** (-50 / 20)
 ENDED_STEPS = 4  # 10 ms of quiet end a word
 TICK_STEPS = 12  # 30 ms: what sounds longer is speech, and stays
 # their release may come 75 ms late, behind a closure as quiet as a pause
-PLOSIVES, RELEASE_SAMPLES = frozenset("ptkbdɡɾʔʧʤT"), 3 * FRAME_SAMPLES
+PLOSIVES = frozenset("ptkbdɡɾʔʧʤT")
+RELEASE_SAMPLES = 3 * FRAME_SAMPLES
 NOISY = frozenset("fvθðszʃʒhçxptkbdɡʧʤʦʣɾʔT")
 NOISY_STEPS = 20  # 50 ms
 PAUSE_STEPS = 16  # 40 ms of quiet beside a mark are its pause
@@ -94,7 +95,8 @@ class Loudness:
         """The steps before and behind the longest quiet between two samples; None where it has
         less than 40 ms.
         """
-        first, last = max(0, first) // STEP, -(-last // STEP)
+        first = max(0, first) // STEP
+        last = -(-last // STEP)
         inside = self.loud[(self.loud >= first) & (self.loud < last)]
         borders = np.concatenate([[first - 1], inside, [last]])
         longest = int(np.argmax(np.diff(borders)))
@@ -107,7 +109,8 @@ def find_first_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> i
     chunk's first samples [n] hold nothing of it yet.
     """
     place = find_sounds(phonemes)[0]
-    latest, loudness = int(edges[place + 1]), Loudness(samples)
+    latest = int(edges[place + 1])
+    loudness = Loudness(samples)
     symbol = strip_stress(phonemes[place:])
     if len(loudness.loud) and STEP * loudness.loud[0] <= latest:
         return loudness.begin(int(loudness.loud[0]), symbol)
@@ -123,8 +126,10 @@ def last_sound(samples: np.ndarray, offset: int, edges: np.ndarray, phonemes: st
     """
     # steps are counted from the chunk's beginning, wherever a piece begins
     whole = -offset % STEP
-    place, loudness = find_sounds(phonemes)[-1], Loudness(samples[whole:])
-    earliest, symbol = int(edges[place + 1]), phonemes[place]
+    place = find_sounds(phonemes)[-1]
+    loudness = Loudness(samples[whole:])
+    earliest = int(edges[place + 1])
+    symbol = phonemes[place]
     late = RELEASE_SAMPLES if symbol in PLOSIVES else 0
     loudness.without_ticks((int(edges[place + 2]) + late - offset - whole) // STEP)
     if not len(loudness.loud):
@@ -233,7 +238,8 @@ def lengthen_pauses(durations: np.ndarray, parts: Sequence[str]) -> np.ndarray:
     """The frames of a call's tokens [n + 2], with the ends of all `parts` but the last lengthened
     to a pause. `parts`: phonemes of the call's chunks, which have a space between them.
     """
-    drawn, place = durations.copy(), 0
+    drawn = durations.copy()
+    place = 0
     for part in parts[:-1]:
         last = place + find_sounds(part)[-1] + 1
         place += len(part) + 1
@@ -253,9 +259,11 @@ def split_shares(
     place = begin = 0  # of the chunk: its first phoneme in the call, its first sample
     for part, following in zip_longest(parts, parts[1:]):
         # the space behind a chunk is its last token
-        behind, end = place + len(part) + 1, len(samples)
+        behind = place + len(part) + 1
+        end = len(samples)
         if following is not None:
-            last, first = place + find_sounds(part)[-1], behind + find_sounds(following)[0]
+            last = place + find_sounds(part)[-1]
+            first = behind + find_sounds(following)[0]
             pause = loudness.pause(edges[last + 1] - EARLY, edges[first + 2])
             if pause is None:
                 raise NoPause(f"no pause behind {part!r}")

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 # options that do not say what is built
 WHERE = ("out", "checkpoint", "weights", "again", "json")
 Opened = Callable[[], "Checkpoint"]
-STAGES, PRECISIONS = ("g2p", "encoder", "vocoder"), ("fp16", "fp32")
+STAGES = ("g2p", "encoder", "vocoder")
+PRECISIONS = ("fp16", "fp32")
 
 
 def build_package(options: BuildOptions | QuantizeOptions) -> None:
@@ -122,7 +123,8 @@ def _identify(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
     )
     from kokoro_ane.quantize import Request
 
-    rooms, tools = ["core", options.stage, "quantize"], tuple[str, ...](PACKAGE_TOOLS)
+    rooms = ["core", options.stage, "quantize"]
+    tools = tuple[str, ...](PACKAGE_TOOLS)
     paths: tuple[Path, ...]
     if options.stage == "g2p":
         from kokoro_g2p import WEIGHTS
@@ -135,7 +137,8 @@ def _identify(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         if options.runtime != CORE_ML:
             from kokoro_ane.runtimes import make_kind
 
-            rooms, tools = [*rooms, "runtimes"], make_kind(module_of(options.runtime)).tools
+            rooms = [*rooms, "runtimes"]
+            tools = make_kind(module_of(options.runtime)).tools
         checkpoint = opened()
         files = "" if options.runtime == CORE_ML else options.runtime
         request = Request(checkpoint, options.out, options.precision, options.layout, files)
@@ -205,7 +208,8 @@ def _make_portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage,
     """Return the stage of an encoder or vocoder for another runtime; the vocoder is checked with a
     calibration sentence, as packages are.
     """
-    checkpoint, runtime = opened(), module_of(options.runtime)
+    checkpoint = opened()
+    runtime = module_of(options.runtime)
     from kokoro_ane.runtimes import (
         CHECKED_FRAMES,
         PortableEncoderStage,

@@ -35,7 +35,8 @@ from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_g2p import Chunk
 
 KEPT_SUFFIX = ".parts"  # of a folder beside an output that is not finished
-SETTINGS, CHUNK_FILE = "settings.json", re.compile(r"\d{6,}\.npz")
+SETTINGS = "settings.json"
+CHUNK_FILE = re.compile(r"\d{6,}\.npz")
 FIELDS = ("phonemes", "durations", "edges", "samples", "pause", "gain", "peak")
 
 
@@ -93,7 +94,8 @@ class ResumeState:
         """Keep what an earlier run left, and say so; with `fresh` remove it. Raises InputError
         where it was made with other settings.
         """
-        path, count = self.folder / SETTINGS, len(self.chunk_files)
+        path = self.folder / SETTINGS
+        count = len(self.chunk_files)
         if fresh or not count:
             # before the new settings: chunks never stand beside those of another text
             for file in self.chunk_files:
@@ -129,7 +131,9 @@ def resume_state(
     check_implied(folder, explain_foreign_state)
     lock = claim(folder)
     try:
-        state, begun, complete = ResumeState(folder), False, False
+        state = ResumeState(folder)
+        begun = False
+        complete = False
         try:
             state.begin(settings, fresh)
             begun = True

@@ -55,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"{checkpoint.folder / 'voices'} holds no voice")
     # every name is read before the first is settled
     packs = {name: checkpoint.library.blend(name) for name in names}
-    started, settled = time.monotonic(), settle(checkpoint, packs)
+    started = time.monotonic()
+    settled = settle(checkpoint, packs)
     spent_s = time.monotonic() - started
     if out:
         by_hash = {voice_sha256(packs[name]): vectors for name, vectors in settled.items()}

@@ -138,7 +138,8 @@ def check_speak_options(options: SpeakOptions) -> SpeakOptions:
     from kokoro_ane.pipeline.speaking import choose_runtime
     from kokoro_g2p import check_pauses, dialect_of
 
-    out, timestamps = options.out, options.timestamps
+    out = options.out
+    timestamps = options.timestamps
     stream = options.stream
     if out is not None and stream is not None:
         raise InputError("give -o FILE.wav (or .flac, .mp3, .opus), or --stream: not both")
@@ -243,7 +244,8 @@ def synthesize_blocks(
         is_chapter_start,
     )
 
-    stats, earlier = SynthesisStats(started=started), None
+    stats = SynthesisStats(started=started)
+    earlier = None
     memory = [np.zeros(0, np.float32)]
     # a stream is played as it is computed, window by window where the vocoder has windows
     windowed = options.stream is not None
@@ -278,12 +280,14 @@ def synthesize_blocks(
                     stats.heard(len(block))
                     continue
                 if options.split:
-                    audio, held = np.concatenate([memory[0], *held]), []
+                    audio = np.concatenate([memory[0], *held])
+                    held = []
                     if is_chapter_start(before, block.chunk):
                         # the silence before a heading ends the chapter before it
                         if block.pause:
                             yield number, audio[: block.pause]
-                        number, audio = number + 1, audio[block.pause :]
+                        number = number + 1
+                        audio = audio[block.pause :]
                     yield number, audio
                 before = block
                 # its last sample was written

@@ -190,7 +190,8 @@ class Kokoro:
         from kokoro_ane.pipeline.synthesis import Pipeline
 
         vocab = self.checkpoint.config.vocab
-        encoder, vocoder = self.opened.encoder, self.opened.vocoder
+        encoder = self.opened.encoder
+        vocoder = self.opened.vocoder
         return Pipeline(reader, encoder, vocoder, vocab, voices=cache(self.voice), turn=self._turn)
 
     @cached_property
@@ -362,7 +363,8 @@ def _open(
     from kokoro_ane.quantize import Request
     from kokoro_ane.runtimes import RUNTIMES, default_runtime, open_runtime, resolve
 
-    checkpoint, name = open_checkpoint(source), runtime or default_runtime()
+    checkpoint = open_checkpoint(source)
+    name = runtime or default_runtime()
     request = resolve(name, Request(checkpoint, build, method, layout))
     # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
     may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing

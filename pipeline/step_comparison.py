@@ -71,7 +71,8 @@ def compare_tensor(
         return StepRow(name, BAD, limit, note=note, where=where)
     # in float64, so that the figures are of the tensors and not of their comparison
     reference, other = reference.astype(np.float64), other.astype(np.float64)
-    difference, snr = np.abs(reference - other), snr_db(reference, other)
+    difference = np.abs(reference - other)
+    snr = snr_db(reference, other)
     largest = np.abs(reference).max(initial=0.0)
     by_place = (difference > PARTING * largest).reshape(-1, reference.shape[-1]).any(axis=0)
     return StepRow(

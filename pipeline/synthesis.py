@@ -251,7 +251,8 @@ class Pipeline:
         self.dropped, index, started = Counter[str](), 0, self.clock()
         before: Speech | None = None
         for call in self._calls(text, options.raw):
-            phonemized, waiting = self.clock() - started, [call]
+            phonemized = self.clock() - started
+            waiting = [call]
             # a chunk that the encoder refuses is cut in two, and each half is tried like a chunk of
             # the text
             while waiting:
@@ -276,14 +277,17 @@ class Pipeline:
                     parts = call if len(call) > 1 else call[0].halves()
                     waiting.extend((part,) for part in reversed(parts))
                     continue
-                index, phonemized = index + len(call), 0.0
+                index = index + len(call)
+                phonemized = 0.0
             started = self.clock()
         if not index:
             raise nothing_to_say(self.dropped)
 
     def _calls(self, text: str | Iterable[str], raw: bool) -> Iterator[tuple[Chunk, ...]]:
         """Chunks of each call, their words' places counted in the whole text."""
-        offset, mark, before = 0, "", ""
+        offset = 0
+        mark = ""
+        before = ""
         for part in (text,) if isinstance(text, str) else text:
             # a voice's mark holds for the parts behind it too
             offset -= len(mark)
@@ -309,7 +313,8 @@ class Pipeline:
         """
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
         if not call[0].phonemes:  # silence that the text asks for behind its last word
-            pause, nothing = options.silence(before, call[0]), np.zeros(0, np.float32)
+            pause = options.silence(before, call[0])
+            nothing = np.zeros(0, np.float32)
             speech = Speech(index, call[0], (), (0,), nothing, pause, 1.0, 0.0, seconds)
             yield speech.audio
             yield speech
@@ -330,7 +335,8 @@ class Pipeline:
         tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
 
         # vocoder: the samples of the call, and which of them belong to which chunk
-        durations, level = tensors["durations"].tolist(), Level()
+        durations = tensors["durations"].tolist()
+        level = Level()
         windowed = options.windowed and len(call) == 1
         pieces = self._pieces(chain, tensors, windowed, level, seconds)
         shares = [Share(tuple(durations), find_edges(durations), pieces)]
@@ -349,7 +355,8 @@ class Pipeline:
                 parts.append(trim(piece) if trim else piece)
                 if len(parts[-1]):
                     yield parts[-1]
-            samples, edges = np.concatenate(parts), share.edges
+            samples = np.concatenate(parts)
+            edges = share.edges
             if trim:
                 edges = move_to_sound(samples, edges - trim.start, chunk.phonemes)
             before = Speech(
@@ -382,7 +389,8 @@ class Pipeline:
             level.add(tensors["waveform"], float(tensors["gain"][0]))
             yield tensors["samples"]
             return
-        frames, started = tensors["asr"].shape[-1], self.clock()
+        frames = tensors["asr"].shape[-1]
+        started = self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
         inputs = (tensors[name] for name in VOCODER_INPUTS)
         for piece in self.vocoder.pieces(*inputs, frames):
@@ -446,7 +454,8 @@ class SynthesisStats:
         """JSON-ready. real_time_factor: seconds spent in all stages for each second of audio spoken
         in this run, below 1 = faster.
         """
-        spoken_s, spent = self.spoken / SAMPLE_RATE_HZ, sum(self.seconds.values())
+        spoken_s = self.spoken / SAMPLE_RATE_HZ
+        spent = sum(self.seconds.values())
 
         def rounded(seconds: float | None) -> float | None:
             return None if seconds is None else round(seconds, 4)

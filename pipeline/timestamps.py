@@ -99,7 +99,8 @@ def show_words(words: Sequence[Timed], text: Text) -> str:
     """The words as the text has them; what stands between two words stays unless it is markup or
     white space.
     """
-    pieces, last = [], -1
+    pieces = []
+    last = -1
     for word, _, _ in words:
         # "2026" is several spoken words and one written item
         if word.start < last:
@@ -131,7 +132,8 @@ def count_fitting(words: Sequence[Timed], text: Text) -> int:
     count = marks[-1] + 1 if marks else most
     # a closing mark, and one more spoken word of the same written item, stay with the word before
     while count < len(words):
-        word, before = words[count][0], words[count - 1][0]
+        word = words[count][0]
+        before = words[count - 1][0]
         closes = word.source == "punctuation" and word.start == before.end
         if not (closes or word.start < before.end):
             break
@@ -187,7 +189,9 @@ class TimesFile:
         self.samples += speech.pause + len(speech.samples)
 
     def _write_cue(self, words: Sequence[Timed], is_heading: bool) -> None:
-        lines, point, heading = "\n".join(fold_lines(words, self.text)), ",", "<b>{}</b>"
+        lines = "\n".join(fold_lines(words, self.text))
+        point = ","
+        heading = "<b>{}</b>"
         if self.suffix == ".vtt":
             lines, point = lines.replace("&", "&amp;").replace("<", "&lt;"), "."
             heading = "<c.chapter>{}</c>"

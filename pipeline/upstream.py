@@ -136,7 +136,8 @@ def collect_intermediates(
         """Return a hook that stores a module's output or, as a pre-hook, its first inputs."""
         return lambda _, inputs, *out: tensors.update(zip(names, out or inputs, strict=False))
 
-    predictor, decoder = model.predictor, model.decoder
+    predictor = model.predictor
+    decoder = model.decoder
     with ExitStack() as stack:
         hooks = [
             predictor.text_encoder.register_forward_hook(keep("hidden")),

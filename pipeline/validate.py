@@ -56,7 +56,8 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.quantize import Request
     from kokoro_ane.runtimes import RUNTIMES, open_runtime, open_voice
 
-    checkpoint, runtime = open_checkpoint(options.checkpoint), options.runtime
+    checkpoint = open_checkpoint(options.checkpoint)
+    runtime = options.runtime
     name, pack = checkpoint.library.chosen(options.voice)
     inputs = begin(options.phonemes, check_speed(options.speed), options.seed)
     chain = None

@@ -51,7 +51,9 @@ UTTERANCES = (
 )
 # Three chunks: a sentence, a paragraph break, and a sentence cut in two because one call says at
 # most CUT phonemes here.
-TEXT, CUT, SEED = "hˈI. ðˈɛɹ.\n\nwˌi ˈɑɹ hˈɪɹ, ænd ðˈA ˈɑɹ ðˈɛɹ.", 20, 3
+TEXT = "hˈI. ðˈɛɹ.\n\nwˌi ˈɑɹ hˈɪɹ, ænd ðˈA ˈɑɹ ðˈɛɹ."
+CUT = 20
+SEED = 3
 
 
 class StoredFile(TypedDict):
@@ -103,7 +105,8 @@ def write_vectors(
     """Run every utterance through every step and write all tensors; the folder appears when it is
     complete. Returns the index.
     """
-    lengths, buckets = chain.encoder.buckets, {}
+    lengths = chain.encoder.buckets
+    buckets = {}
     # a runtime of exact lengths has no buckets
     if lengths and chain.vocoder.buckets:
         buckets = {
@@ -171,7 +174,8 @@ def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[s
 
 def _describe_text(speeches: list[Speech]) -> dict[str, Any]:
     """Describe the text: where it is cut, and where each chunk lies in the joined audio."""
-    offset, chunks = 0, []
+    offset = 0
+    chunks = []
     for speech in speeches:
         start = offset + speech.pause
         words = [

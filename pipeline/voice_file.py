@@ -16,7 +16,8 @@ import numpy as np
 
 from kokoro_ane.core import VOICE_SHAPE, CheckFailed, Checkpoint, InputError
 
-SUFFIX, SHARE = ".style", 1 / 50
+SUFFIX = ".style"
+SHARE = 1 / 50
 # beside it, where a layout predicts statistics: what the voice adds to them, [2, 2R] fp16
 # little-endian (core.voices.Voice)
 STATISTICS_SUFFIX = ".statistics"

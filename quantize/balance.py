@@ -175,7 +175,8 @@ def time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
     """Columns a frame by path, for each convolution of the generator's residual blocks whose reach
     is at most REACH_FRAMES. The first stage's stand first.
     """
-    generator, chosen = vocoder.generator, {}
+    generator = vocoder.generator
+    chosen = {}
     for stage in range(len(generator.ups)):
         columns = PROSODY_PER_FRAME * math.prod(generator.rates[: stage + 1])
         first = stage * generator.blocks_per_stage
@@ -229,7 +230,8 @@ def with_time_varying_scales(vocoder: Vocoder, caps: Mapping[str, float]) -> Voc
     """A copy in which the convolutions that `caps` names divide their input by an envelope. It
     renders the same but for the envelope's ripple.
     """
-    prepared, columns = copy.deepcopy(vocoder), time_scaled(vocoder)
+    prepared = copy.deepcopy(vocoder)
+    columns = time_scaled(vocoder)
     for path, cap in caps.items():
         conv = prepared.get_submodule(path)
         assert isinstance(conv, Conv), path

@@ -77,7 +77,8 @@ class Candidates:
             excerpts = excerpts_of(checkpoint, vocoder, FIRST_SEED, EXCERPTS)
             curvature = Curvature.measured(vocoder, levels, excerpts, PROBES, FIRST_SEED)
             keep_npz(path, curvature.plain(), "losses are")
-        whole_bytes, fixed = float(parent.package_bytes + BESIDE), dict[str, str]()
+        whole_bytes = float(parent.package_bytes + BESIDE)
+        fixed = dict[str, str]()
         if parent.layout in STREAMED:
             stage = stage_of(checkpoint, parent)
             assert isinstance(stage, StreamingStage)

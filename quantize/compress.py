@@ -142,10 +142,8 @@ def level_for(
     """The level from its file, or made and saved where there is none or it was made by other code.
     Raises InputError for a file that is damaged or of something else.
     """
-    path, recipe = (
-        level_path(method, checkpoint, build, stage),
-        recipe if method.by_recipe else None,
-    )
+    path = level_path(method, checkpoint, build, stage)
+    recipe = recipe if method.by_recipe else None
     if path.exists() and not anew:
         level = load_level(path, checkpoint, method, recipe)
         if level is not None:
@@ -172,11 +170,10 @@ class LevelFile:
         """`stage`: of STAGE_METHODS. Raises InputError for a file that is damaged or of something
         else, and CheckFailed for a level that cannot be made.
         """
-        method, named = method_named(name, stage), f"Kokoro{stage.capitalize()}"
-        path, recipe = (
-            level_path(method, checkpoint, build, named),
-            recipe_for(method, checkpoint, build),
-        )
+        method = method_named(name, stage)
+        named = f"Kokoro{stage.capitalize()}"
+        path = level_path(method, checkpoint, build, named)
+        recipe = recipe_for(method, checkpoint, build)
         if not path.exists():
             print(f"{path} does not exist: making it", file=sys.stderr)
         level = level_for(method, checkpoint, build, recipe, stage=named)
@@ -295,7 +292,9 @@ class CompressedStage:
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The package against its module, the module against the uncompressed one."""
-        method, inside, plain = self.level.method, self.inside, self.plain
+        method = self.level.method
+        inside = self.inside
+        plain = self.plain
         if isinstance(inside, EncoderStage):
             assert isinstance(plain, EncoderStage)
             return [*inside.figures(programs), *encoder_figures(method, plain, inside)]
@@ -312,7 +311,8 @@ class CompressedStage:
 
     def contract(self, part: Part) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
-        parent, contract = self.parent_of(*part.functions), self.inside.contract(part)
+        parent = self.parent_of(*part.functions)
+        contract = self.inside.contract(part)
         compression = self.level.as_dict()
         if isinstance(self.plain, EncoderStage):
             modules = [self.function(name).module for name in part.functions]
@@ -357,7 +357,8 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
     before, after = (
         EncoderBackend(torch_functions(stage.encoder), limits) for stage in (plain, inside)
     )
-    pairs, moved = [], 0
+    pairs = []
+    moved = 0
     for text in check_utterances(plain.checkpoint, plain.buckets)[:CHECKED_TEXTS]:
         inputs = text.ids, text.style, text.speed
         expected = encode(before, *inputs)

@@ -103,7 +103,8 @@ def uniform_levels(
         )
         for name in levels
     }
-    calibration, made = None, dict[str, Level]()
+    calibration = None
+    made = dict[str, Level]()
     for name in levels:
         path = folder / f"{name}.safetensors"
         level = load_level(path, checkpoint, method, recipes[name]) if path.is_file() else None

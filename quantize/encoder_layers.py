@@ -74,7 +74,8 @@ def encoder_plan(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
         stored = isinstance(layer, nn.Linear | nn.Conv2d | nn.Embedding | Rows)
         if not stored or path.startswith(LEFT_OUT) or ".bias" in path:
             continue
-        shape, half = layer.weight.shape, layer not in in_fp32
+        shape = layer.weight.shape
+        half = layer not in in_fp32
         entry = Layer(path, False, shape.numel(), shape[1], shape[0], 0, False, False, half)
         plan[path] = planned(entry, method.weights_of(path), int8_input=False)
     return {path: entry for path, entry in plan.items() if entry.weights is not None}

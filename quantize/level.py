@@ -267,8 +267,10 @@ def _forms(
     stage = type(prepared).__name__.lower()
 
     def made(path: str) -> StoredWeight | None:
-        entry, layer = plan[path], prepared.get_submodule(path)
-        how, weight = entry.weights, layer.weight
+        entry = plan[path]
+        layer = prepared.get_submodule(path)
+        how = entry.weights
+        weight = layer.weight
         assert isinstance(weight, Tensor)
         assert how is not None
         label = f"{stage}_{path.replace('.', '_')}_weight"
@@ -280,7 +282,8 @@ def _forms(
             # taps that are outputs [O taps, I, 1, 1] stand in their kernel [O, I, 1, taps]: a fit
             # carries the error of one tap to the next
             weight = weight.view(-1, taps, *weight.shape[1:3]).permute(0, 2, 3, 1)
-        array, axis = weight.contiguous().numpy(), int(entry.layer.transposed)
+        array = weight.contiguous().numpy()
+        axis = int(entry.layer.transposed)
         form = form_of(array, how, fit(path), axis, label)
         if taps > 1 and isinstance(form, Table):
             index = form.index.permute(0, 3, 1, 2).reshape(-1, *form.index.shape[1:3], 1)

@@ -95,7 +95,8 @@ class Request:
         """The encoder's manifests: one, or two where each function has its own file (iOS 17, other
         runtimes).
         """
-        whole, parts = self.path(ENCODER_NAME), tuple(map(self.path, ENCODER_PARTS.values()))
+        whole = self.path(ENCODER_NAME)
+        parts = tuple(map(self.path, ENCODER_PARTS.values()))
         return (
             parts
             if self.files or (not there(whole) and any(path.is_file() for path in parts))
@@ -104,7 +105,8 @@ class Request:
 
     def options(self, path: Path) -> BuildOptions | QuantizeOptions:
         """The options of the command that builds the package or file of that manifest."""
-        source, runtime = self.source or self.checkpoint.source, self.files or CORE_ML
+        source = self.source or self.checkpoint.source
+        runtime = self.files or CORE_ML
         encoder = path.stem.startswith(ENCODER_NAME)
         if encoder and self.encoder not in ("", *CONVERTED):
             return QuantizeOptions(

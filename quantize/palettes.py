@@ -84,7 +84,8 @@ def palette(
 
     `importance`, of the weight's shape, says how much the squared error of each weight counts.
     """
-    data, count = Sorted.from_weight(weight, importance), 2**bits
+    data = Sorted.from_weight(weight, importance)
+    count = 2**bits
     centres, error = _settled(data, _first_guess(data, count))
     # Lloyd's iteration ends in a local optimum. Moving a few centres at once to where the error is
     # leaves it; where that no longer helps, fewer are moved.
@@ -181,7 +182,9 @@ class Unfolded:
         if not isinstance(layer, Conv | ConvTranspose):
             return cls(kernel=1, stride=1, dilation=1, padding=0, transposed=False)
         assert layer.groups == 1
-        kernel, stride, dilation = layer.kernel_size[1], layer.stride[1], layer.dilation[1]
+        kernel = layer.kernel_size[1]
+        stride = layer.stride[1]
+        dilation = layer.dilation[1]
         return cls(
             kernel, stride, dilation, int(layer.padding[1]), isinstance(layer, ConvTranspose)
         )
@@ -251,7 +254,8 @@ def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
     )
     # how the error of one input spreads to those after it
     carry = torch.linalg.cholesky(inverse, upper=True)
-    left, borders = matrix[:, order].clone(), ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
+    left = matrix[:, order].clone()
+    borders = ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
     index = torch.zeros(left.shape, dtype=torch.long)
     for start in range(0, len(order), STEP):
         stop = min(start + STEP, len(order))
@@ -277,7 +281,8 @@ class Fit:
         """Tables and indices as of row_palettes, fitted to the moments. The rows of a transposed
         convolution are axis 1.
         """
-        unfolded, exact = self.unfolded, torch.from_numpy(weight.astype(np.float32))
+        unfolded = self.unfolded
+        exact = torch.from_numpy(weight.astype(np.float32))
         matrix = unfolded.matrix(exact)
         # the power of the input that each weight multiplies: how much the weight's error counts
         power = unfolded.weight(self.moments.diagonal().expand_as(matrix), exact).numpy()

@@ -83,7 +83,8 @@ def vocoder_layers(vocoder: Vocoder) -> tuple[Layer, ...]:
 @torch.no_grad()
 def _counted_macs(vocoder: Vocoder) -> dict[str, int]:
     """Multiply-accumulates of every module, by path."""
-    frames, style_dim = COUNTED_FRAMES, vocoder.encode.norm1.fc.in_channels
+    frames = COUNTED_FRAMES
+    style_dim = vocoder.encode.norm1.fc.in_channels
     tracks = torch.ones(1, 1, 1, PROSODY_PER_FRAME * frames)
     spectrum = torch.zeros(1, SPECTRUM_CHANNELS, 1, COLUMNS_PER_FRAME * frames + 1)
     asr = torch.zeros(1, vocoder.residual_conv.in_channels, 1, frames)

@@ -114,7 +114,8 @@ def readings(
     from rich.console import Console
     from rich.progress import Progress
 
-    eager, read = EagerVocoder(vocoder), [dict[str, Reading]() for _ in range(DEALS)]
+    eager = EagerVocoder(vocoder)
+    read = [dict[str, Reading]() for _ in range(DEALS)]
     current: dict[int, tuple[dict[str, Reading], int]] = {}  # by thread: its sums, the clip
     ended = Event()
 

@@ -154,7 +154,8 @@ rounded.register_fake(lambda x, *_: x.new_empty(x.shape))
 def convert_rounded(context: Any, node: Any) -> None:
     """A `quantize`, of each channel where there are several steps, and a `dequantize`."""
     mb, (x, step, scale) = _arguments(context, node)
-    steps, worth = step.astype(np.float32), scale.astype(np.float32).reshape(())
+    steps = step.astype(np.float32)
+    worth = scale.astype(np.float32).reshape(())
     how = {"scale": steps, "axis": np.int32(1)} if steps.size > 1 else {"scale": steps.reshape(())}
     whole = mb.quantize(input=x, output_dtype="int8", **how)
     context.add(mb.dequantize(input=whole, scale=worth, name=node.name), node.name)

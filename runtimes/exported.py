@@ -209,13 +209,15 @@ class PortableEncoderStage(PortableStage):
         to the longest.
         """
         # the texts are longer than any bucket: frames behind the longest are cut off, not refused
-        unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
+        unbounded = replace(self.limits, total_frames=UNBOUNDED)
+        longest = DEFAULT_BUCKETS[-1]
         twin = EncoderBackend(make_exact_functions(self.encoder), unbounded, None, longest)
         opened = EncoderBackend(join_programs(programs), unbounded, None, longest, arrays=True)
         pairs = []
         for utterance in check_utterances(self.checkpoint, LENGTHS):
             exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
-            inputs, durations = (utterance.ids, utterance.style, utterance.speed), exact.durations
+            inputs = (utterance.ids, utterance.style, utterance.speed)
+            durations = exact.durations
             pairs.append((exact, encode(opened, *inputs, durations=durations.numpy())))
         return compare_outputs(pairs, PRECISION)
 
@@ -318,7 +320,8 @@ class PortableVocoderStage(PortableStage):
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage."""
-        config, layout = self.checkpoint.config, PackedLayout(self.checkpoint.config.hidden_dim)
+        config = self.checkpoint.config
+        layout = PackedLayout(self.checkpoint.config.hidden_dim)
         rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
         packing = (
             "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after"

@@ -19,7 +19,8 @@ def require_genuine(manifest: Manifest, level: str) -> None:
     """Raise InputError where the manifest says another level, or where weights or inputs are stored
     otherwise than the method stores them.
     """
-    method, layout = manifest.method, manifest.layout
+    method = manifest.method
+    layout = manifest.layout
     options = (
         BuildOptions("vocoder", layout=layout, precision=method)
         if method in CONVERTED
@@ -78,7 +79,8 @@ def find_kinds_in_onnx(path: Path) -> tuple[set[str], bool]:
 
 def is_of_method(level: str, stored: set[str], int8_inputs: bool) -> bool:
     """Whether a package of that method has these kinds."""
-    method, kinds = METHODS.get(level), stored - set(BY_NAME)
+    method = METHODS.get(level)
+    kinds = stored - set(BY_NAME)
     # converted, not compressed
     if method is None or method.parent is None:
         return not kinds and not int8_inputs and (level != "fp32") == ("fp16" in stored)

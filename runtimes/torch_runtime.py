@@ -156,7 +156,8 @@ class StreamingBackend:
         _, style_affine = self.decoder.style_affines(style)
         affine = self.decoder.affine(pooled, shares, style, statistics, style_affine)
         for window in windows(frames, self.sizes, early, any_length=True):
-            start, end = window.start, window.start + window.frames
+            start = window.start
+            end = window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
             columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]
             # Each window takes the affines from the first norm on.
@@ -172,7 +173,8 @@ class StreamingBackend:
 
 def open_chain(request: Request) -> Opened:
     """The two models of the checkpoint: runtimes.registry."""
-    checkpoint, made_of = request.checkpoint, {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
+    checkpoint = request.checkpoint
+    made_of = {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
     vocoder = Vocoder.from_checkpoint(checkpoint)
     if request.layout not in STREAMED:
         return Opened(

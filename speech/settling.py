@@ -39,7 +39,8 @@ def settle(checkpoint: Checkpoint, packs: Mapping[str, np.ndarray]) -> dict[str,
 
     Raises InputError where the checkpoint has no predictor, and for a damaged file of vectors.
     """
-    predictor, bench = predictor_of(checkpoint), None
+    predictor = predictor_of(checkpoint)
+    bench = None
     vectors = {}
     for name, pack in packs.items():
         voice = voice_sha256(pack)
@@ -81,8 +82,10 @@ class Settling:
         from rich.console import Console
         from rich.progress import track
 
-        console, style = Console(stderr=True), torch.from_numpy(pack)
-        phonemes, measured = list[int](), []
+        console = Console(stderr=True)
+        style = torch.from_numpy(pack)
+        phonemes = list[int]()
+        measured = []
         shown = track(
             speech_lines(SETTLING),
             f"settling {name}",

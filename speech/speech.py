@@ -112,7 +112,8 @@ def voiced_lines(checkpoint: Checkpoint, name: str) -> list[tuple[str, str, Line
     """The lines of a set: the id NAME-00, NAME-01, ..., the voice, the line. A line that names a
     voice is left out where the checkpoint does not hold it; the others take turns.
     """
-    lines, chosen = speech_lines(name), list[tuple[str, str, Line]]()
+    lines = speech_lines(name)
+    chosen = list[tuple[str, str, Line]]()
     turns = speakers(checkpoint, name) if any(not line.voice for line in lines) else ()
     for number, line in enumerate(lines):
         voice = line.voice or turns[number % len(turns)]
@@ -326,7 +327,8 @@ def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
     the ids and voices of this checkpoint.
     """
     # Another symbol stands for one that the vocabulary lacks: numbers are compared, nobody listens.
-    sentence, vocab = load(CHECK_SPEECH), checkpoint.config.vocab
+    sentence = load(CHECK_SPEECH)
+    vocab = checkpoint.config.vocab
     vocab_ids = sorted(vocab.values())
     ids = (
         vocab.get(symbol, vocab_ids[place % len(vocab_ids)])

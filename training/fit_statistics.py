@@ -281,7 +281,8 @@ def fitted(
     share = np.concatenate(
         [np.full(size, share / np.sqrt(size)) for size, share in zip(sizes, SHARES, strict=True)]
     )
-    mean, scale = inputs.mean(0), share / (inputs.std(0) + 1e-6)
+    mean = inputs.mean(0)
+    scale = share / (inputs.std(0) + 1e-6)
     scaled = (inputs - mean) * scale
     chosen = np.random.default_rng(0).permutation(len(inputs))[:landmarks]
     *_, input_axes = np.linalg.svd(scaled[chosen], full_matrices=False)
@@ -293,7 +294,9 @@ def fitted(
     # squared distances [n, m], by |a - b|^2 = |a|^2 + |b|^2 - 2 a b
     distance = squares[:, None] + squares[chosen][None] - 2 * places @ stored.T
     width = WIDTH * float(np.median(distance))
-    near, units, usual = np.exp(-distance / width), deviations(targets), targets.mean(0)
+    near = np.exp(-distance / width)
+    units = deviations(targets)
+    usual = targets.mean(0)
     normalized = (targets - usual) / units
     # regularized least squares for the heights of the bells, [m, 2R]; the last term, far below the
     # first two, keeps the matrix regular where landmarks coincide
@@ -338,8 +341,10 @@ def errors(
     of all, of the unaltered by length, of the altered by kind, and of the average of those that
     were not held out.
     """
-    targets, frames = records.targets[held], records.frames[held]
-    kinds, units = records.alterations[held], deviations(records.targets)
+    targets = records.targets[held]
+    frames = records.frames[held]
+    kinds = records.alterations[held]
+    units = deviations(records.targets)
     deviation = (predictor(records.inputs[held].astype(np.float64)) - targets) / units
     parts = {"all": deviation}
     for low, high in pairwise((0, *LENGTHS, int(frames.max()) + 1)):
@@ -391,7 +396,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     records = recorded(checkpoint, options.count, options.seed, options.data)
     generator = Vocoder.from_checkpoint(checkpoint).generator
-    norms, up = stage_norms(generator, 1), generator.ups[1]
+    norms = stage_norms(generator, 1)
+    up = generator.ups[1]
     style_dim = checkpoint.config.style_dim
     sizes = (2 * up.out_channels, 2 * up.in_channels, 2 * up.out_channels, style_dim)
     held = np.arange(len(records.frames)) % HELD_OUT == 0

@@ -64,7 +64,8 @@ def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
     """
     from kokoro_g2p import DATA
 
-    rng, sentences = random.Random(seed), prose()
+    rng = random.Random(seed)
+    sentences = prose()
     with gzip.open(DATA / "cmudict.txt.gz", "rt", encoding="latin-1") as stream:
         spellings = [line.split()[0].lower() for line in stream]
     lexicon = [word for word in spellings if re.fullmatch("[a-z]{3,12}", word)]
@@ -74,7 +75,8 @@ def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
         # as many of a length as of twice that
         count = round(np.exp(rng.uniform(*np.log(WORDS))))
         text = _text(rng, sentences, pieces, lexicon, count)
-        kind, strength = "", 0.0
+        kind = ""
+        strength = 0.0
         if rng.random() < ALTERED:
             kind = rng.choices(tuple(ALTERATIONS), shares)[0]
             strength = rng.uniform(*ALTERATIONS[kind][1:])

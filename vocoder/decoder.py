@@ -66,7 +66,8 @@ class InverseStft(nn.Module):
         phase = torch.sin(x[:, BINS:])
         # [B, 22, 1, S]
         spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)
-        stride, trim = (1, HOP_SAMPLES), (0, N_FFT // 2)
+        stride = (1, HOP_SAMPLES)
+        trim = (0, N_FFT // 2)
         signal = F.conv_transpose2d(spectrum, self.kernel, stride=stride, padding=trim)
         envelope = F.conv_transpose2d(inside, self.window_power, stride=stride, padding=trim)
         # inside the utterance the envelope is 1.25 to 1.5; outside it only avoids 0 / 0
@@ -142,7 +143,8 @@ class Generator(nn.Module):
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
-        net, style_dim = config.istftnet, config.style_dim
+        net = config.istftnet
+        style_dim = config.style_dim
         widths = [net.upsample_initial_channel // 2**i for i in range(len(net.upsample_rates) + 1)]
         self.m_source = SourceLayer()
         self.ups: Modules[ConvTranspose] = Modules()
@@ -165,7 +167,8 @@ class Generator(nn.Module):
                     SPECTRUM_CHANNELS, width, taps, stride=stride, padding=reach, weight_norm=False
                 )
             )
-            source_kernel, scales = 11 if last else 7, (QUIET_SCALE, PLAIN_SCALE)
+            source_kernel = 11 if last else 7
+            scales = (QUIET_SCALE, PLAIN_SCALE)
             self.noise_res.append(
                 AdaINResBlock1(width, source_kernel, (1, 3, 5), style_dim, scales)
             )
@@ -229,7 +232,8 @@ class Vocoder(nn.Module):
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
-        wide, residual = config.decoder.hidden_dim, config.decoder.asr_res_dim
+        wide = config.decoder.hidden_dim
+        residual = config.decoder.asr_res_dim
         style_dim = config.style_dim
         joined = wide + 2 + residual
         self.encode = AdainResBlk1d(config.hidden_dim + 2, wide, style_dim)

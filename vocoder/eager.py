@@ -178,7 +178,8 @@ class LeakyBlock(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = Norm(block.norm1, rows), Norm(block.norm2, rows)
         self.conv1, self.conv2 = folded(block.conv1), folded(block.conv2, factor=HALF_POWER)
-        shortcut, pool = block.conv1x1, block.pool
+        shortcut = block.conv1x1
+        pool = block.pool
         self.conv1x1 = None if shortcut is None else folded(shortcut, factor=HALF_POWER)
         self.pool = None if pool is None else folded(pool)
 
@@ -267,7 +268,8 @@ class EagerVocoder(nn.Module):
         Shapes: asr [1, hidden, 1, F]; f0 (Hz) and energy [1, 1, 1, 2F]; style [1, style_dim, 1, 1];
         spectrum [1, 22, 1, 120F + 1]. Returns [1, 1, 1, 600F] at 24 kHz.
         """
-        affines, spectrum = self.affines(style), last_channels(spectrum)
+        affines = self.affines(style)
+        spectrum = last_channels(spectrum)
         return self.generator(self.decoded(asr, f0, energy, affines), affines, spectrum)
 
     def affines(self, style: Tensor) -> Tensor:
@@ -278,7 +280,9 @@ class EagerVocoder(nn.Module):
         """What the generator reads, [1, C, 1, 2F]."""
         asr = last_channels(asr)
         # [1, 1, 1, F] twice, [1, 64, 1, F]
-        f0, energy, residual = self.F0_conv(f0), self.N_conv(energy), self.asr_res(asr)
+        f0 = self.F0_conv(f0)
+        energy = self.N_conv(energy)
+        residual = self.asr_res(asr)
         x = self.encode(last_channels(concatenate(asr, f0, energy)), affines)
         for block in self.decode:
             x = block(last_channels(concatenate(x, residual, f0, energy)), affines)
@@ -306,7 +310,9 @@ def places(eager: EagerVocoder) -> dict[str, Place]:
     for name, layer in eager.named_modules():
         if not isinstance(layer, Conv | ConvTranspose) or name == "generator.conv_post":
             continue
-        parent, alpha, outer = eager.get_submodule(name.rpartition(".")[0]), None, 1.0
+        parent = eager.get_submodule(name.rpartition(".")[0])
+        alpha = None
+        outer = 1.0
         if isinstance(parent, SnakeConv):
             alpha = parent.norm.scale
         elif name.endswith(("conv2", "conv1x1")):

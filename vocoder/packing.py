@@ -124,7 +124,8 @@ def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
     columns of the spectrum stand as six rows of 20 (B + 1) columns.
     """
     packed = pack(inputs, bucket)
-    others, spectrum = packed[:, :-SPECTRUM_ROWS], packed[:, -SPECTRUM_ROWS:]
+    others = packed[:, :-SPECTRUM_ROWS]
+    spectrum = packed[:, -SPECTRUM_ROWS:]
     spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, -1, COLUMNS_PER_STEP)
     spectrum = spectrum.transpose(0, 1, 3, 2)  # [1, 22, 6, 20 (B + 1)]
     return np.concatenate([others, spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)

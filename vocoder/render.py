@@ -99,9 +99,7 @@ def exact_reference(vocoder: Vocoder, inputs: VocoderInputs) -> np.ndarray:
 
 def reference_arguments(inputs: VocoderInputs) -> tuple[Tensor, ...]:
     """The arguments of Vocoder.forward: asr, F0, energy, style, spectrum."""
-    asr, f0, energy = (
-        inputs.asr[:, :, None],
-        inputs.f0_hz[:, None, None],
-        inputs.energy[:, None, None],
-    )
+    asr = inputs.asr[:, :, None]
+    f0 = inputs.f0_hz[:, None, None]
+    energy = inputs.energy[:, None, None]
     return asr, f0, energy, inputs.style[:, :, None, None], inputs.spectrum[:, :, None]

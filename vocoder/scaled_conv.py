@@ -81,7 +81,8 @@ class TimeVaryingScale(nn.Module):
         level = F.max_pool2d(
             level.clamp(self.cap / RANGE, self.cap), (1, WIDTH), (1, 1), (0, WIDTH // 2)
         )
-        first, last = level[..., :1], level[..., -1:]
+        first = level[..., :1]
+        last = level[..., -1:]
         level = torch.log(torch.cat([first, first, level, last, last], dim=3))
         level = F.avg_pool2d(level, (1, WIDTH), (1, 1))  # [1, 1, R, n + 2]
         for ramp in self.rise:
@@ -147,7 +148,8 @@ class ScaledConv(Conv):
         if divisor is not None:
             # What the input is divided by, the weights are multiplied by: [1, in, 1, 1].
             factor = divisor.double().view(1, -1, 1, 1)
-            weight, reciprocal = (weight.double() * factor).float(), (1 / factor).float()
+            weight = (weight.double() * factor).float()
+            reciprocal = (1 / factor).float()
         self.weight.data = weight.clone()
         if conv.bias is not None and self.bias is not None:
             self.bias.data = conv.bias.detach().clone()

@@ -96,7 +96,8 @@ def fill_figures(
     """The module's three figures of an utterance in `buckets`, the tightest first. `exact_in`
     renders in exact arithmetic.
     """
-    figures, frames = [], len(reference) // FRAME_SAMPLES
+    figures = []
+    frames = len(reference) // FRAME_SAMPLES
     tight = tight_noise = np.zeros(0)
     for bucket in buckets:
         where = f"{frames} frames in bucket {bucket} ({frames / bucket:.0%} full)"
@@ -267,7 +268,8 @@ class VocoderStage(CheckedVocoder):
 
     def function(self, name: str = MAIN) -> Function:
         """Features [1, channels, 1, bucket + 1] and style [1, style_dim, 1, 1] to the output."""
-        config, dtype = self.checkpoint.config, np.dtype(self.dtype).type
+        config = self.checkpoint.config
+        dtype = np.dtype(self.dtype).type
         rows = PackedLayout(config.hidden_dim).channels
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets)
         style = (1, config.style_dim, 1, 1)

@@ -27,7 +27,8 @@ SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
 VOCODER_INPUTS = ("features", "style", "statistics")
 BROKEN = "written as 16 bit it would be silence; the weights or the package are broken"
 # 50 ms at full scale without a change: a clipped peak of a voice lasts a few samples
-PINNED_SAMPLES, FULL_SCALE = 2 * FRAME_SAMPLES, 0.999
+PINNED_SAMPLES = 2 * FRAME_SAMPLES
+FULL_SCALE = 0.999
 
 
 class VocoderBackend(Protocol):

@@ -234,7 +234,8 @@ def _read_lstm(node: "NodeProto", stored: State) -> State:
     tensors = {"ih": (names[1], names[8], names[9]), "hh": (names[2], names[10], names[11])}
     # [2, 4H] each
     bias = dict(zip(("ih", "hh"), np.split(stored[names[3]], 2, axis=-1), strict=True))
-    module, state = find_module(node.name), {}
+    module = find_module(node.name)
+    state = {}
     for kind, of in tensors.items():
         quantized, scale, zero_point = (stored[name] for name in of)
         # [2, in, 4H]

@@ -122,7 +122,8 @@ def f0_rmse_cents(trial: Trial) -> float:
     """Root mean square of 1200 log2(f_t / f_r) over frames voiced in both and no octave apart; 0
     when there is none.
     """
-    reference, test = trial.baseline.pitch, trial.pitch
+    reference = trial.baseline.pitch
+    test = trial.pitch
     # An octave jump is another error, which voicing_error_percent counts.
     both = _both_voiced(trial) & ~_gross(trial)
     if not both.any():
@@ -134,7 +135,8 @@ def voicing_error_percent(trial: Trial) -> float:
     """Share of the reference's loud frames in which voicing clearly differs, or both are voiced
     more than 20 % apart (F0 frame error).
     """
-    reference, test = trial.baseline.pitch, trial.pitch
+    reference = trial.baseline.pitch
+    test = trial.pitch
     # Near the threshold a frame flips by chance: periodicity has to move clearly.
     flipped = (reference.voiced != test.voiced) & (
         np.abs(reference.strength - test.strength) > CLEAR_STRENGTH
@@ -243,7 +245,8 @@ def word_errors_added(trial: Trial) -> float:
     """
     if trial.text is None:
         raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
-    test, reference = trial.heard.words, trial.baseline.heard.words
+    test = trial.heard.words
+    reference = trial.baseline.heard.words
     words = words_of(trial.text)
     return float(edit_distance(test, words) - edit_distance(reference, words))
 

@@ -115,7 +115,8 @@ def read_signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
     whose output's length no shape says.
     """
     for name, inside in manifest.functions.items():
-        inputs, outputs = manifest.inputs, manifest.outputs
+        inputs = manifest.inputs
+        outputs = manifest.outputs
         if name in inputs:
             # of several functions each has its own tensors
             inputs, outputs = inputs[name], outputs[name]
@@ -165,7 +166,8 @@ def _export_calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     # one method: the package's bytes stand in it; several share them by a key
     if len(methods) == 1:
         return {s.name: _call(s, data, None, manifest) for s in methods.values()}
-    store, key = NamedDataStore(), f"coreml_{identifier}"
+    store = NamedDataStore()
+    key = f"coreml_{identifier}"
     store.add_named_data(key, data)
     shared = store.get_named_data_store_output()
     calls = {}
@@ -256,10 +258,12 @@ def take_packages(path: Path, folder: Path) -> dict[str, Delegated]:
     delegated = {}
     for plan in file.program.execution_plan:
         index = plan.delegates[0].processed.index
-        data, function = bytes(file.program.backend_delegate_data[index].data), MAIN
+        data = bytes(file.program.backend_delegate_data[index].data)
+        function = MAIN
         if data.startswith(REFERENCE):
             reference = json.loads(data.removeprefix(REFERENCE))
-            function, entry = reference["functionName"], file.named_data.pte_data[reference["key"]]
+            function = reference["functionName"]
+            entry = file.named_data.pte_data[reference["key"]]
             data = bytes(file.named_data.buffers[entry.buffer_index])
         # several methods of one package share a folder
         place = folder / hashlib.sha256(data).hexdigest()[:32]

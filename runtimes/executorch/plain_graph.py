@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from kokoro_ane.core import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
 from kokoro_ane.encoder import Layer, unroll_lstms
 
-GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+GELU_SLOPE = math.sqrt(2 / math.pi)
+GELU_CUBE = 0.044715
 # products of one convolution that are added one after another
 LONGEST_SUM = 384
 

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 PROBE = "data/integer_probe.onnx"
 CHANNELS = 64
 # as runtimes/onnx/integer_conv.py stores them
-LARGEST_WEIGHT, MIDDLE, LARGEST_INPUT = 255, 128, -128
+LARGEST_WEIGHT = 255
+MIDDLE = 128
+LARGEST_INPUT = -128
 
 
 def compute_sums() -> np.ndarray:
@@ -61,7 +63,9 @@ OPSET = 17
 TARGET = f"ONNX opset {OPSET}"
 TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
 # the file with the weights of a folder's functions; weights below SMALL_BYTES stay in the function
-WEIGHTS, SMALL_BYTES, ALIGNED_BYTES = "weights.bin", 1024, 4096
+WEIGHTS = "weights.bin"
+SMALL_BYTES = 1024
+ALIGNED_BYTES = 4096
 # metadata of a file with integer products, and their operation
 INTEGERS, INTEGER_PRODUCT = "integer products", "ConvInteger"
 # ONNX Runtime does not read it by itself; here it sets the threads of every runtime

@@ -143,9 +143,11 @@ def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None
         form = level.forms.get(place.path)
         if form is None or place.path in level.ranges:
             continue
-        form, alpha = form.times(place.outer), place.alpha
+        form = form.times(place.outer)
+        alpha = place.alpha
         if alpha is not None and bool((alpha == alpha[0]).all()):
-            form, alpha = form.times(1 / float(alpha[0])), None
+            form = form.times(1 / float(alpha[0]))
+            alpha = None
         store(eager.get_submodule(name), form if alpha is None else Divided(form, alpha))
     _attach_styles(eager, vocoder, level)
 
@@ -194,7 +196,8 @@ def build_file(
         )
     check_names(NAME, method.name, layout)
     request = Request(checkpoint, build, PRECISION, layout, files=NAME)
-    parent, path = request.manifest(request.vocoder), replace(request, method=method.name).vocoder
+    parent = request.manifest(request.vocoder)
+    path = replace(request, method=method.name).vocoder
     parent.verify()
     # functions that belong together are a folder
     ours = package_of_ours if layout in STREAMED else PACKAGE_FILE

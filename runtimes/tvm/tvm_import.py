@@ -49,7 +49,8 @@ class Converters:
 
     def __init__(self, program: torch.export.ExportedProgram, tile: tuple[int, int]) -> None:
         self.tile = tile
-        signature, values = program.graph_signature, {**program.state_dict, **program.constants}
+        signature = program.graph_signature
+        values = {**program.state_dict, **program.constants}
         names = (
             signature.inputs_to_parameters
             | signature.inputs_to_buffers
@@ -151,7 +152,8 @@ class Converters:
     def instance_norm(self, node: Any, importer: Any) -> Any:
         """With a gain and a shift that the style gives."""
         x, gain, shift = (importer.env[value] for value in node.args[:3])
-        shape, epsilon = list(importer.shape_of(x)), node.args[7]
+        shape = list(importer.shape_of(x))
+        epsilon = node.args[7]
         return call(importer, kernels.norm(shape[1], epsilon), [x, gain, shift], shape)
 
     def addcmul(self, node: Any, importer: Any) -> Any:
@@ -204,7 +206,8 @@ class Converters:
 
 def call(importer: Any, kernel: Any, inputs: list[Any], shape: list[Any]) -> Any:
     """A call of a kernel; equal kernels are one function of the module."""
-    name, kernel = kernel.attrs["global_symbol"], kernel.without_attr("global_symbol")
+    name = kernel.attrs["global_symbol"]
+    kernel = kernel.without_attr("global_symbol")
     function = importer.block_builder.add_func(kernel, name)
     return importer.block_builder.emit(
         relax.call_tir(function, inputs, relax.TensorType(shape, "float32"))

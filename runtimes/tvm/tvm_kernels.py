@@ -38,7 +38,9 @@ def convolution(
     together first: rows of 57 KB cost a page look-up each.
     """
     width, rows = tile
-    vectors, groups, span = width // LANES, -(-out // rows), width + (taps - 1) * dilation
+    vectors = width // LANES
+    groups = -(-out // rows)
+    span = width + (taps - 1) * dilation
     part = max(1, LONGEST_SUM // taps)
     parts = -(-inner // part)
 
@@ -123,7 +125,8 @@ def sine_square(u: Any) -> Any:
     turns = T.nearbyint(u * T.float32(1 / math.pi))
     for part in PI_PARTS:
         u = u - turns * T.float32(part)
-    square, series = u * u, T.float32(SINE[-1])
+    square = u * u
+    series = T.float32(SINE[-1])
     for term in SINE[-2::-1]:
         series = series * square + T.float32(term)
     wave = u + u * square * series

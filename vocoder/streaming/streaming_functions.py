@@ -112,7 +112,8 @@ class EntryMoments(nn.Module):
 
     def __init__(self, generator: Generator) -> None:
         super().__init__()
-        up, conv = generator.ups[1], generator.noise_convs[1]
+        up = generator.ups[1]
+        conv = generator.noise_convs[1]
         biases = [bias_of(up), torch.zeros(up.in_channels).double(), bias_of(conv)]
         self.sizes = [len(bias) for bias in biases]
         self.register_buffer("offset", torch.cat(biases).float().view(1, -1, 1, 1))
@@ -227,7 +228,8 @@ def style_product(generator: Generator, form: SnakeFormula) -> Product:
     biases: list[Tensor] = []
     for stage, half in itertools.product((0, 1), (0, 1)):
         for norm in stage_norms(generator, stage):
-            fc, factor = norm.norm.fc, norm.factor(form)
+            fc = norm.norm.fc
+            factor = norm.factor(form)
             weight = fc.weight.detach().flatten(1).double().chunk(2)[half]  # [C, style_dim]
             weights.append(weight * factor[:, None])
             biases.append(fc.bias.detach().double().chunk(2)[half] * factor)
@@ -280,7 +282,8 @@ class DecoderFunction(nn.Module):
 
     def style_affines(self, style: Tensor) -> tuple[Tensor, Tensor]:
         """The style's gains and shifts of the first stage's norms, then of the second's."""
-        first, second = 2 * sum(self.generator.sizes), self.told.usual.shape[1]
+        first = 2 * sum(self.generator.sizes)
+        second = self.told.usual.shape[1]
         rows = self.styles(style).split((first, second), dim=1)
         return rows[0], rows[1]
 

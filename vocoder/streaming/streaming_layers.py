@@ -39,7 +39,8 @@ class PhaseConv(ScaledConv):
 
     def __init__(self, conv: Conv, bias: Tensor) -> None:
         super().__init__(folded(conv, bias=bias))
-        stride, before = conv.stride[1], int(conv.padding[1])
+        stride = conv.stride[1]
+        before = int(conv.padding[1])
         weight = self.weight.detach()
         out, inner, _, count = weight.shape
         # tap k reads column `place` of the `block`th group of n columns from its own
@@ -70,7 +71,8 @@ class PhaseUp(nn.Module):
         super().__init__()
         # [in, out, 1, k]
         weight = F.pad(conv.weight.detach(), (0, conv.zero_taps)) / inner
-        stride, before = conv.stride[1], int(conv.padding[1])
+        stride = conv.stride[1]
+        before = int(conv.padding[1])
         # tap k of the result n t + phase reads column t + (phase + before - k) / n
         taps = {
             (tap, phase): (phase + before - tap) // stride

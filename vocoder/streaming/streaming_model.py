@@ -62,7 +62,8 @@ def generator_norms(generator: Generator) -> tuple[GeneratorNorm, ...]:
     """All 48 norms in the order of their rows: of each stage the source's block, then the parallel
     blocks; of a block three pairs.
     """
-    count, norms = generator.blocks_per_stage, list[GeneratorNorm]()
+    count = generator.blocks_per_stage
+    norms = list[GeneratorNorm]()
     for stage, source in enumerate(generator.noise_res):
         norms += block_norms(f"noise_res.{stage}", source)
         for number in range(stage * count, (stage + 1) * count):
@@ -227,11 +228,13 @@ class AffineBlock(nn.Module):
         super().__init__()
         self.convs1: Modules[AffineConv] = Modules()
         self.convs2: Modules[AffineConv] = Modules()
-        norms, centres = list(block_norms(path, block)), folding.centres
+        norms = list(block_norms(path, block))
+        centres = folding.centres
         for pair, (before, between) in enumerate(zip(norms[::2], norms[1::2], strict=True)):
             last = 2 * pair + 2 == len(norms)
             after = centre if last else centres[norms[2 * pair + 2].path]
-            first, second = block.convs1[pair], block.convs2[pair]
+            first = block.convs1[pair]
+            second = block.convs2[pair]
             bias = bias_of(first) - centres[between.path]
             self.convs1.append(AffineConv(before, first, bias, folding))
             bias = bias_of(second) - after + centres[before.path]
@@ -255,16 +258,19 @@ class GeneratorStage(nn.Module):
 
     def __init__(self, vocoder: Vocoder, folding: Folding) -> None:
         super().__init__()
-        generator, stage = vocoder.generator, self.stage
+        generator = vocoder.generator
+        stage = self.stage
         assert len(generator.rates) == 2, "the second stage is the last"
-        norms, count = stage_norms(generator, stage), generator.blocks_per_stage
+        norms = stage_norms(generator, stage)
+        count = generator.blocks_per_stage
         self.sizes = [norm.channels for norm in norms]
         self.scales = [norm.norm.scale for norm in norms]
         self.rate = generator.rates[stage]
         # A stage's mean over its parallel blocks is left a sum: what reads it divides by `count`.
         up = folded(generator.ups[stage], count if stage else 1.0)
         self.channels = up.in_channels  # of what the stage reads
-        conv, source = generator.noise_convs[stage], f"noise_res.{stage}"
+        conv = generator.noise_convs[stage]
+        source = f"noise_res.{stage}"
         bias = bias_of(conv) - folding.centres[f"{source}.adain1.0"]
         reader = PhaseConv(conv, bias) if conv.stride[1] > 1 else folded_conv(conv, bias=bias)
         # its sum with the upsampler's result is less the centre of what the parallel blocks read

@@ -100,18 +100,21 @@ def windows(
         )
     sizes = tuple(size for size in sizes if size <= frames)
     cut: list[Window] = []
-    begin, used = 0, 0 if early else len(sizes) - 1
+    begin = 0
+    used = 0 if early else len(sizes) - 1
     while begin < frames:
         halo = HALO if begin else 0
         last = next((size for size in sizes[: used + 1] if size - halo >= frames - begin), None)
-        start, size = begin - halo, last or sizes[used]
+        start = begin - halo
+        size = last or sizes[used]
         if last and any_length:
             size = frames - start
         elif last:
             start = frames - size
         end = frames if last else start + size - HALO
         cut.append(Window(start, size, begin, end))
-        begin, used = end, min(used + 1, len(sizes) - 1)
+        begin = end
+        used = min(used + 1, len(sizes) - 1)
     return tuple(cut)
 
 
@@ -172,7 +175,8 @@ class StreamingChain:
         arrays = {FEATURES: features, STYLE: style, STATISTICS: statistics}
         decoded = self.functions[DECODER](arrays)
         # [1, C, 20B], [1, 22, 120 (B + 1)]
-        entering, spectrum = _floats(decoded[ENTERING])[:, :, 0], unpacked_spectrum(features)
+        entering = _floats(decoded[ENTERING])[:, :, 0]
+        spectrum = unpacked_spectrum(features)
         if frames <= max(self.lengths.utterance, default=0):
             # The decoder's own bucket where the function has it, so that checks choose the fill.
             bucket = features.shape[-1] - 1
@@ -189,7 +193,8 @@ class StreamingChain:
             yield _floats(rendered[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
         for window in windows(frames, self.lengths.window, early):
-            low, high = window.start, window.start + window.frames
+            low = window.start
+            high = window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * low : STEPS_PER_FRAME * high]
             columns = spectrum[..., COLUMNS_PER_FRAME * low : COLUMNS_PER_FRAME * high + 1]
             packed = _packed(shown, columns, window.frames)

@@ -87,7 +87,8 @@ def read_settled(path: Path, predictor: StatisticsPredictor, weights: str) -> Se
 
 def _read(path: Path) -> SettledVoices:
     stored = read_npz(path, f"; {anew(path)}", names=("words", "vectors"))
-    words, vectors = parse_json(str(stored["words"]), str(path)), stored["vectors"]
+    words = parse_json(str(stored["words"]), str(path))
+    vectors = stored["vectors"]
     conform(words, Words, str(path))
     if words["format"] != FORMAT or len(words["voices"]) != len(vectors):
         raise InputError(f"{path} is no file of voices' statistics; {anew(path)}")
