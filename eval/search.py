@@ -229,7 +229,7 @@ def found_level(
     while True:
         trial = search.build(trial, most_bytes)
         level = judged_level(method, layout, context)
-        asked = asked + 1
+        asked += 1
         if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
             break
         print(f"the judged sets: {level['verdict']}; a larger one is tried", file=sys.stderr)

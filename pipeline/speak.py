@@ -286,7 +286,7 @@ def synthesize_blocks(
                         # the silence before a heading ends the chapter before it
                         if block.pause:
                             yield number, audio[: block.pause]
-                        number = number + 1
+                        number += 1
                         audio = audio[block.pause :]
                     yield number, audio
                 before = block

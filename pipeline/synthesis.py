@@ -277,7 +277,7 @@ class Pipeline:
                     parts = call if len(call) > 1 else call[0].halves()
                     waiting.extend((part,) for part in reversed(parts))
                     continue
-                index = index + len(call)
+                index += len(call)
                 phonemized = 0.0
             started = self.clock()
         if not index:
