@@ -72,6 +72,14 @@ def bundled(tiny_checkpoint, tiny_build, tmp_path_factory):
     return build / NAME
 
 
+def test_a_voice_that_is_added_changes_no_package(tiny_checkpoint, build, tmp_path):
+    folder = Path(shutil.copytree(tiny_checkpoint.folder, tmp_path / "tiny"))
+    shutil.copy(folder / "voices" / "slt.pt", folder / "voices" / "new.pt")
+    assert bundle(Checkpoint.from_folder(folder), build) == 3
+    assert (build / NAME / "voices" / "new.style").is_file()
+    assert verify(build / NAME) == 0
+
+
 @pytest.fixture
 def copy(bundled, tmp_path):
     """A bundle to be spoilt."""
