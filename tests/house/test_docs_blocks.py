@@ -110,7 +110,7 @@ def test_the_page_of_chips_says_which_whole_sentences_are_too_wide():
     whole = [frames for frames in BUCKETS if frames <= MEASURED]
     widest = max(n for n in whole if COLUMNS_PER_FRAME * n + 1 <= rule.params["spatial"])
     first, last = (frames / FRAMES_PER_SECOND for frames in (widest, whole[-1]))
-    assert f"of {first:.1f} to {last:.1f} s the decoder alone" in TEXTS["docs/devices.md"]
+    assert f"functions up to {first:.1f} s, and from {last:.1f} to " in TEXTS["docs/devices.md"]
 
 
 def test_the_page_for_apps_says_which_level_works_where():
