@@ -39,9 +39,7 @@ ALLOWED_DB, ALLOWED_CENTS = 3.0, 50.0
 CLICK_ALLOWED_DB = 6.0  # what another seed does to the same 5 ms is no jump, up to this
 PAUSE_ALLOWED_DB = 30.0  # above, the place is no pause any more
 # Steps that allowances are rounded to.
-STEP_DB = 0.01
-STEP_CENTS = 0.1
-STEP_CEPSTRUM = 1 / 256
+STEP_DB, STEP_CENTS, STEP_CEPSTRUM = 0.01, 0.1, 1 / 256
 NO_PITCH = -1  # a window whose pitch is not sure
 # Neighbouring frames overlap by four fifths: every fourth tells what all do.
 EVERY_CEPSTRUM = 4

@@ -130,8 +130,10 @@ def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
         "detrend": False,
     }
     # Welch averages over pieces of 85 ms: the coherence of a single piece would always be 1.
-    cross = csd(reference, test, **segments)[1]
-    powers = [welch(signal, **segments)[1] for signal in (reference, test)]
+    cross, powers = (
+        csd(reference, test, **segments)[1],
+        [welch(signal, **segments)[1] for signal in (reference, test)],
+    )
     coherence = np.minimum(
         np.square(np.abs(cross)) / np.maximum(powers[0] * powers[1], 1e-300), MOST_COHERENCE
     )
@@ -236,8 +238,7 @@ def mel_cepstrum(power: np.ndarray) -> np.ndarray:
     cepstrum = np.fft.irfft(np.log(power), axis=1)[:, :bins]
     cepstrum[:, [0, -1]] /= 2
     mel = cepstrum @ warping(bins, ORDER + 1, ALPHA).T
-    moving = np.arange(len(power))
-    gain = cepstrum[:, 0]
+    moving, gain = np.arange(len(power)), cepstrum[:, 0]
     for step in range(_MOST_STEPS):
         # A step solves one system a frame, so frames that are still leave the iteration.
         previous, (change, gain) = gain, _newton_step(mel[moving], power[moving])

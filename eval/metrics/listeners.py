@@ -178,8 +178,7 @@ def _without_torchaudio() -> "Iterator[None]":
 @cache
 def _voice_encoder() -> VoiceEncoder:
     """Read the package's weights only: its module wants webrtcvad."""
-    path = _needs("resemblyzer") / "pretrained.pt"
-    encoder = VoiceEncoder()
+    path, encoder = _needs("resemblyzer") / "pretrained.pt", VoiceEncoder()
     stored = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
     encoder.load_state_dict({name: stored[name] for name in encoder.state_dict()})
     return encoder.eval()
@@ -206,8 +205,7 @@ def pauses_between(signal: np.ndarray) -> list[int]:
     # A cut may lie a second off the equal share, so shares are planned that much shorter.
     count = -(-len(signal) // int((LONGEST_PESQ_SECONDS - SEARCH_SECONDS) * SAMPLE_RATE_HZ))
     power = np.convolve(np.square(signal), np.ones(WINDOW), mode="same")
-    reach = int(SEARCH_SECONDS / 2 * SAMPLE_RATE_HZ)
-    cuts = []
+    reach, cuts = int(SEARCH_SECONDS / 2 * SAMPLE_RATE_HZ), []
     for share in range(1, count):
         # PESQ hears a cut least where the reference is quietest.
         around = len(signal) * share // count

@@ -52,8 +52,7 @@ def gain_variation_db(trial: Trial) -> float:
     """Standard deviation, over windows within 25 dB of the reference's loudest, of the level
     difference to it: a steady gain is 0.
     """
-    reference = trial.baseline.windows.level
-    test = trial.windows.level
+    reference, test = trial.baseline.windows.level, trial.windows.level
     floor = reference.mean() * 10 ** (SWAY_FLOOR_DB / 10)
     # A pause has no gain: only what is heard counts.
     heard = reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10)
@@ -77,8 +76,7 @@ def roughness_percent(trial: Trial) -> float:
     the level: 100 times the largest |2 sum g_k exp(-2 pi i f t_k)| / K of the ratio g_k of test to
     reference, over the K steps of 2.5 ms within 25 dB of the loudest.
     """
-    window = np.hanning(ROUGH_FRAME)
-    signals = (trial.reference, trial.test)
+    window, signals = np.hanning(ROUGH_FRAME), (trial.reference, trial.test)
     # Hann windows of 10 ms average over the pitch periods, so that they are no modulation.
     reference, test = (
         np.square(frames(signal, ROUGH_FRAME, CLICK_HOP)) @ window for signal in signals

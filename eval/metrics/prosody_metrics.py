@@ -80,8 +80,7 @@ def pauses(phonemes: str) -> list[slice]:
     """Tokens of each pause: marks and spaces side by side, at least one mark; token 0 is the
     boundary. Example: "ab, cd" -> [slice(3, 5)].
     """
-    spans = []
-    start = None
+    spans, start = [], None
     # An empty symbol at the end closes a pause that the sentence ends with.
     for place, symbol in enumerate((*phonemes, "")):
         if symbol and (symbol in PAUSES or symbol == " "):

@@ -122,8 +122,7 @@ def f0_rmse_cents(trial: Trial) -> float:
     """Root mean square of 1200 log2(f_t / f_r) over frames voiced in both and no octave apart; 0
     when there is none.
     """
-    reference = trial.baseline.pitch
-    test = trial.pitch
+    reference, test = trial.baseline.pitch, trial.pitch
     # An octave jump is another error, which voicing_error_percent counts.
     both = _both_voiced(trial) & ~_gross(trial)
     if not both.any():
@@ -135,8 +134,7 @@ def voicing_error_percent(trial: Trial) -> float:
     """Share of the reference's loud frames in which voicing clearly differs, or both are voiced
     more than 20 % apart (F0 frame error).
     """
-    reference = trial.baseline.pitch
-    test = trial.pitch
+    reference, test = trial.baseline.pitch, trial.pitch
     # Near the threshold a frame flips by chance: periodicity has to move clearly.
     flipped = (reference.voiced != test.voiced) & (
         np.abs(reference.strength - test.strength) > CLEAR_STRENGTH
@@ -245,8 +243,7 @@ def word_errors_added(trial: Trial) -> float:
     """
     if trial.text is None:
         raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
-    test = trial.heard.words
-    reference = trial.baseline.heard.words
+    test, reference = trial.heard.words, trial.baseline.heard.words
     words = words_of(trial.text)
     return float(edit_distance(test, words) - edit_distance(reference, words))
 
