@@ -37,7 +37,7 @@ SPEAK = (sys.executable, "-m", "kokoro_ane.pipeline.speak")
 # PyTorch speaks without Core ML's tools, whose import takes as long as PyTorch's
 ALONE = """
 import sys
-from kokoro_ane.pipeline.speak import SpeakOptions, checked, main
+from kokoro_ane.pipeline.speak import SpeakOptions, main
 from kokoro_ane.pipeline.speak import speak_text as spoken
 from kokoro_g2p.text import text_reader
 code = main(sys.argv[1:])
