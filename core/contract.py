@@ -1,6 +1,6 @@
 """The seams: rates, sizes and the layout of every tensor that crosses from one stage to the next.
 
-    from kokoro_ane.core.contract import FRAME_SAMPLES, default_buckets, PackedLayout
+    from kokoro_ane.core.contract import DEFAULT_BUCKETS, FRAME_SAMPLES, PackedLayout
 
 F = frames (40 per second, 600 samples at 24 kHz), S = 120 F + 1 spectrum columns.
 """

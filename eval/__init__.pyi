@@ -4,6 +4,7 @@
 from .decision import Choice as Choice
 
 # How clips are executed and measured
+from .execution import DECLARED as DECLARED
 from .execution import opened as opened
 
 # What a package or file is made of, for the release table and the report
