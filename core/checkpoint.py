@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kokoro_ane.core.config import KokoroConfig, not_releasable
 from kokoro_ane.core.data_files import check_name, sha256_of, sha256_of_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.hub import HUB_REPOSITORY, download, list_released_weights
+from kokoro_ane.core.hub import HUB_REPOSITORY, download, find_released_weights
 from kokoro_ane.core.staging import is_of_finder
 from kokoro_ane.core.tensor_files import plain_tensor, read_safetensors, read_tensors, split_by_part
 
@@ -144,7 +144,7 @@ def withheld(identity: Identity) -> str | None:
     """Return why a checkpoint may not be released, naming the first part that is not on the list,
     or None.
     """
-    entry = list_released_weights(identity.weights)
+    entry = find_released_weights(identity.weights)
     if entry is None:
         return (
             f"its weights (SHA-256 {identity.weights[:12]}) are not on the list of releasable"
@@ -248,7 +248,7 @@ class Checkpoint:
         """The reason why nothing of it may be released; None where weights, config and every voice
         are on the list.
         """
-        if list_released_weights(self.sha256) is None:  # before its voices are read
+        if find_released_weights(self.sha256) is None:  # before its voices are read
             return withheld(Identity(self.sha256, "", {}))
         return (
             withheld(self.identity)

@@ -99,6 +99,6 @@ def read_released() -> tuple[dict[str, Any], ...]:
     return tuple(read_json(RELEASABLE, "it belongs to this repository"))
 
 
-def list_released_weights(weights_sha256: str) -> dict[str, Any] | None:
+def find_released_weights(weights_sha256: str) -> dict[str, Any] | None:
     """Return the entry of these weights, or None, before a voice is read."""
     return next((entry for entry in read_released() if entry["weights"] == weights_sha256), None)
