@@ -63,13 +63,13 @@ class Attention(nn.Module):
         """x [1, T, width], excluded [1, 1, 1, T] (0, or -EXCLUDED in the padding) -> [1, T,
         width].
         """
-        query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
+        query, key, value = (self._split_heads(layer(x)) for layer in (self.query, self.key, self.value))
         # [1, heads, T, T]
         scores = (query / math.sqrt(self.head_size)) @ key.transpose(2, 3) + excluded
         mixed = (torch.softmax(scores, dim=-1) @ value).transpose(1, 2)  # [1, T, heads, head_size]
         return self.LayerNorm(x + self.dense(mixed.reshape(1, -1, self.heads * self.head_size)))
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         # [1, heads, T, head_size]
         return x.reshape(1, -1, self.heads, self.head_size).transpose(1, 2)
 

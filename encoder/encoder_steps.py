@@ -1,7 +1,7 @@
 """Phonemes to features, step by step: vocabulary, style row, durations, alignment by gather,
 prosody.
 
-    encoded = encode(EncoderBackend(torch_functions(encoder), limits), ids, style, speed=1.0)
+    encoded = encode(EncoderBackend(make_torch_functions(encoder), limits), ids, style, speed=1.0)
     encoded.asr, encoded.f0_hz, encoded.energy      # what the vocoder reads
 
 T = tokens with the boundary at both ends, F = frames. The backend is PyTorch, at exact length or
@@ -56,7 +56,7 @@ STAGE = "encoder"
 _SHOWN = 5  # unknown symbols named in one message
 
 
-def input_ids(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
+def encode_phonemes(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
     """The ids of the phonemes, with the boundary token at both ends. Raises InputError for no
     phonemes, too many, and symbols outside the vocabulary.
     """
@@ -104,7 +104,7 @@ class AlignmentLimits:
         return cls(int(config.max_dur / MIN_SPEED), longest_bucket)
 
 
-def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
+def round_durations(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
     """Round as upstream does, half to even, at least 1: raw [n] frames -> [n] int64. Raises
     InputError beyond the limits and for NaN.
     """
@@ -149,7 +149,7 @@ class Buckets:
     tokens: tuple[int, ...]
     frames: tuple[int, ...]
 
-    def for_tokens(self, count: int) -> int:
+    def find_token_bucket(self, count: int) -> int:
         """The smallest token bucket that holds `count`."""
         for bucket in self.tokens:
             if count <= bucket:
@@ -221,14 +221,14 @@ class Context(Protocol):
 
 def _encode_ids(context: Context, tensors: Tensors) -> Tensors:
     return {
-        "ids": np.array(input_ids("".join(map(chr, tensors["phonemes"])), context.vocab), np.int32)
+        "ids": np.array(encode_phonemes("".join(map(chr, tensors["phonemes"])), context.vocab), np.int32)
     }
 
 
 def _pad(context: Context, tensors: Tensors) -> Tensors:
     ids = tensors["ids"]
     buckets = context.encoder.buckets
-    padding = 0 if buckets is None else buckets.for_tokens(len(ids)) - len(ids)
+    padding = 0 if buckets is None else buckets.find_token_bucket(len(ids)) - len(ids)
     # [1, T]
     return {"input_ids": np.pad(ids, (0, padding), constant_values=PADDING_ID)[None]}
 
@@ -254,7 +254,7 @@ def _predict_durations(context: Context, tensors: Tensors) -> Tensors:
 
 
 def _round(context: Context, tensors: Tensors) -> Tensors:
-    return {"durations": whole_frames(tensors["raw"], context.encoder.limits)}
+    return {"durations": round_durations(tensors["raw"], context.encoder.limits)}
 
 
 def _align(context: Context, tensors: Tensors) -> Tensors:

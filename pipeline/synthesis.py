@@ -384,7 +384,7 @@ class Pipeline:
         """The finished samples of a call: in windows where the vocoder has them and they are
         asked for, else in one piece. `tensors`: of the steps before the vocoder.
         """
-        if not (windowed and hasattr(self.vocoder, "pieces")):
+        if not (windowed and hasattr(self.vocoder, "render_pieces")):
             tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
             level.add(tensors["waveform"], float(tensors["gain"][0]))
             yield tensors["samples"]
@@ -393,7 +393,7 @@ class Pipeline:
         started = self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
         inputs = (tensors[name] for name in VOCODER_INPUTS)
-        for piece in self.vocoder.pieces(*inputs, frames):
+        for piece in self.vocoder.render_pieces(*inputs, frames):
             waveform = np.asarray(piece)
             require_sound(waveform)
             samples = finish(waveform)

@@ -55,8 +55,8 @@ from kokoro_ane.encoder import (
     EncoderStage,
     check_utterances,
     encode,
-    torch_functions,
-    whole_frames,
+    make_torch_functions,
+    round_durations,
 )
 from kokoro_ane.quantize.level import Level, level_of, load_level, save_level
 from kokoro_ane.quantize.locator import FLOAT, HALF, Request, options_for
@@ -73,9 +73,9 @@ from kokoro_ane.vocoder import (
     Vocoder,
     VocoderInputs,
     VocoderStage,
-    predictor_of,
+    measure_snr,
     render_reference,
-    snr_check,
+    require_predictor,
 )
 from mlprogram import Program
 
@@ -300,14 +300,14 @@ class CompressedStage:
             return [*inside.figures(programs), *encoder_figures(method, plain, inside)]
         assert not isinstance(plain, EncoderStage)
         figures = preparation_figures(self.level, plain.vocoder, inside.speech)
-        rendered = inside.rendered(programs)
+        rendered = inside.render_speech(programs)
         limit_db = ROUNDED_MODULE_DB if self.level.ranges else MODULE_DB
         name = "SNR against the level in PyTorch"
-        figures.append(snr_check(name, rendered_in_torch(inside), rendered, limit_db))
+        figures.append(measure_snr(name, rendered_in_torch(inside), rendered, limit_db))
         frames = inside.speech.frames
         name = f"SNR against {method.parent} in PyTorch, {frames} frames of a tuning voice"
         limit_db = method.check_snr_db
-        return [*figures, snr_check(name, rendered_in_torch(plain), rendered, limit_db)]
+        return [*figures, measure_snr(name, rendered_in_torch(plain), rendered, limit_db)]
 
     def contract(self, part: Part) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
@@ -338,7 +338,7 @@ def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> 
     if level.caps:
         steps["a scale that varies over time too"] = (level, RIPPLE_DB)
     return [
-        snr_check(
+        measure_snr(
             f"SNR of the vocoder with {name} against the checkpoint's, PyTorch fp32",
             reference,
             render_reference(step.prepared(plain), speech),
@@ -355,7 +355,7 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
     """
     limits = replace(plain.limits, total_frames=sys.maxsize)
     before, after = (
-        EncoderBackend(torch_functions(stage.encoder), limits) for stage in (plain, inside)
+        EncoderBackend(make_torch_functions(stage.encoder), limits) for stage in (plain, inside)
     )
     pairs = []
     moved = 0
@@ -364,7 +364,7 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
         expected = encode(before, *inputs)
         durations = expected.durations.numpy()
         got = encode(after, *inputs, durations=durations)
-        moved += int((whole_frames(got.raw.numpy(), limits) != durations).sum())
+        moved += int((round_durations(got.raw.numpy(), limits) != durations).sum())
         pairs.append((expected, got))
     figures = []
     for name, half in ENCODER_TENSORS.items():
@@ -385,7 +385,7 @@ def stored_forms(module: nn.Module) -> list[StoredWeight]:
 def rendered_in_torch(stage: VocoderStage | StreamingStage) -> np.ndarray:
     """The stage's speech by its modules."""
     if isinstance(stage, StreamingStage):
-        return stage.in_torch().render(stage.speech)
+        return stage.make_torch_chain().render(stage.speech)
     return render_reference(stage.vocoder, stage.speech)
 
 
@@ -433,7 +433,7 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
                 tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)
             ]
             recorded_sha256 = parent.inputs[DECODER][STATISTICS]["predictor_sha256"]
-        predictor = predictor_of(checkpoint)
+        predictor = require_predictor(checkpoint)
         if recorded_sha256 != predictor.sha256:
             again = f"run `{BuildOptions('vocoder', layout=parent.layout).command}` again"
             differ = (

@@ -33,7 +33,7 @@ from kokoro_ane.core import (
     there,
 )
 from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
-from kokoro_ane.vocoder import statistics_file, without_predictor
+from kokoro_ane.vocoder import explain_missing_predictor, find_predictor_file
 
 if TYPE_CHECKING:
     from kokoro_ane.core import Checkpoint
@@ -181,8 +181,8 @@ def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS)
     """
     if DEFAULT_LAYOUT not in layouts:
         why = f"this runtime or target has no {DEFAULT_LAYOUT} layout"
-    elif statistics_file(checkpoint) is None:
-        why = without_predictor(checkpoint)
+    elif find_predictor_file(checkpoint) is None:
+        why = explain_missing_predictor(checkpoint)
     else:
         return DEFAULT_LAYOUT
     print(f"{why}: --layout {PADDED}", file=sys.stderr)

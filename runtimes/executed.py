@@ -27,10 +27,10 @@ def open_chain(request: Request) -> Opened:
     # both are opened, or the InputError names what is missing
     if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
         return open_manifests(*request.paths())
-    from kokoro_ane.encoder import torch_encoder
+    from kokoro_ane.encoder import load_torch_encoder
 
     vocoder = open_package(request.manifest(request.vocoder).path)
-    opened = Opened.from_parts(torch_encoder(request.checkpoint), vocoder, ())
+    opened = Opened.from_parts(load_torch_encoder(request.checkpoint), vocoder, ())
     return replace(opened, made_of=opened.made_of | {ENCODER_BY_PYTORCH: request.checkpoint.sha256})
 
 

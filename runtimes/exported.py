@@ -78,8 +78,8 @@ from kokoro_ane.vocoder import (
     Norm,
     Vocoder,
     VocoderInputs,
-    exact_reference,
-    source_contract,
+    describe_source,
+    render_exact,
     unpack,
 )
 
@@ -184,7 +184,7 @@ class PortableEncoderStage(PortableStage):
             ids = torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32)
             across, along = {1: "tokens"}, {3: "tokens"}
             return PortableFunction(
-                self.module(DurationFunction(self.encoder)),
+                self.make_module(DurationFunction(self.encoder)),
                 (ids, style, torch.ones(1)),
                 (INPUT_IDS, STYLE, SPEED),
                 (DURATIONS, HIDDEN, TEXT),
@@ -192,7 +192,7 @@ class PortableEncoderStage(PortableStage):
                 {"tokens": TOKEN_BUCKETS[-1]},
             )
         return PortableFunction(
-            self.module(ProsodyFunction(self.encoder)),
+            self.make_module(ProsodyFunction(self.encoder)),
             (torch.ones(1, config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style),
             (FRAMES, STYLE),
             (F0_HZ, ENERGY),
@@ -200,7 +200,7 @@ class PortableEncoderStage(PortableStage):
             {"frames": DEFAULT_BUCKETS[-1]},
         )
 
-    def module(self, function: nn.Module) -> nn.Module:
+    def make_module(self, function: nn.Module) -> nn.Module:
         """The function in the operations that this kind of file takes."""
         return bake_taps(self.runtime.module.encoder_graph(function))
 
@@ -312,7 +312,7 @@ class PortableVocoderStage(PortableStage):
         """The waveform against PyTorch's in float64, for each speech."""
         figures = []
         for speech in self.speeches:
-            reference = exact_reference(self.vocoder, speech)
+            reference = render_exact(self.vocoder, speech)
             snr = snr_db(reference, render(programs[MAIN], speech))
             name = f"SNR against PyTorch, {speech.frames} frames"
             figures.append(Check(name, snr, LIMIT_SNR_DB[PRECISION], at_least=True))
@@ -345,5 +345,5 @@ class PortableVocoderStage(PortableStage):
                     "rate_hz": SAMPLE_RATE_HZ,
                 }
             },
-            "source": source_contract(self.vocoder),
+            "source": describe_source(self.vocoder),
         }

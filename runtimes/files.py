@@ -51,7 +51,7 @@ class FileBackend:
     def __init__(self, program: PortableProgram, manifest: Manifest) -> None:
         self.program, self.manifest, self.longest = program, manifest, manifest.buckets[-1]
         with described(manifest.path):
-            self.source = HarmonicSource.recorded(manifest.source)
+            self.source = HarmonicSource.from_manifest(manifest.source)
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
         """features [1, channels, 1, F + 1]. Raises InputError beyond the longest utterance."""

@@ -63,11 +63,11 @@ from kokoro_ane.vocoder import (
     StreamingStage,
     UtteranceFunction,
     Vocoder,
-    exact_reference,
-    excerpt,
-    predictor_of,
+    count_window_rows,
+    cut_excerpt,
+    render_exact,
+    require_predictor,
     unpack_window,
-    window_rows,
 )
 
 
@@ -84,7 +84,7 @@ class MeasuringConv(AffineConv):
 class WholeDecoder(DecoderFunction):
     """DecoderFunction of an utterance without padding."""
 
-    def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
+    def run_first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """See DecoderFunction."""
         return self.generator(frames, steps, GivenNorms(affine, self.generator.sizes))
 
@@ -94,7 +94,9 @@ class WholeUtterance(UtteranceFunction):
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """See UtteranceFunction."""
-        entering, spectrum, _ = features.split((*window_rows(self.generator.channels), 1), dim=1)
+        entering, spectrum, _ = features.split(
+            (*count_window_rows(self.generator.channels), 1), dim=1
+        )
         affines = GivenNorms(style_affine, self.generator.sizes)
         return self.generator(*unpack_window(entering, spectrum), affines)
 
@@ -124,7 +126,7 @@ FOLDER = Kind(SUFFIX, TOOLS, _write_folder, package_of_ours)
 
 def allow_any_length() -> Lengths:
     """The lengths of these functions."""
-    return Lengths.up_to(DEFAULT_BUCKETS[-1], MEASURED, SIZES)
+    return Lengths.from_longest(DEFAULT_BUCKETS[-1], MEASURED, SIZES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +146,7 @@ class OnnxStreamingStage(PortableStage):
         """
         twin = StreamingStage(
             checkpoint,
-            predictor_of(checkpoint),
+            require_predictor(checkpoint),
             allow_any_length(),
             PRECISION,
             check_speech(checkpoint, CHECK_FRAMES),
@@ -171,7 +173,7 @@ class OnnxStreamingStage(PortableStage):
     def function(self, name: str) -> PortableFunction:
         """A function to export."""
         inputs, outputs = SIGNATURES[name]
-        rows, *columns = self.twin.channels_of(name)
+        rows, *columns = self.twin.count_channels(name)
         example = (
             torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1),
             *(torch.zeros(1, size, 1, 1) for size in columns),
@@ -183,7 +185,7 @@ class OnnxStreamingStage(PortableStage):
             inputs,
             outputs,
             {FEATURES: {3: "columns"}} | grows,
-            {"columns": self.twin.buckets_of(name)[-1] + 1},
+            {"columns": self.twin.list_buckets(name)[-1] + 1},
         )
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
@@ -191,11 +193,11 @@ class OnnxStreamingStage(PortableStage):
         the windows in PyTorch. The references are in float64.
         """
         speech = self.twin.speech
-        short = excerpt(speech, 0, SHORT_FRAMES)
+        short = cut_excerpt(speech, 0, SHORT_FRAMES)
         chain = self.twin.chain(programs, allow_any_length())
         windows = self.twin.chain(programs, allow_any_length().in_windows())
-        exact = exact_reference(Vocoder.from_checkpoint(self.checkpoint), short)
-        reference = self.twin.in_torch(torch.float64).render(speech)
+        exact = render_exact(Vocoder.from_checkpoint(self.checkpoint), short)
+        reference = self.twin.make_torch_chain(torch.float64).render(speech)
         figures = {
             f"{SHORT_FRAMES} frames, its float64": snr_db(exact, chain.render(short)),
             f"{speech.frames} frames in windows": snr_db(reference, windows.render(speech)),
@@ -212,5 +214,5 @@ class OnnxStreamingStage(PortableStage):
         """See Stage. Where a function takes any length, `frames` is the longest."""
         contract = self.twin.contract(part) | self.contract_head()
         for name in (DECODER, UTTERANCE):
-            contract["inputs"][name][FEATURES]["frames"] = self.twin.buckets_of(name)[-1:]
+            contract["inputs"][name][FEATURES]["frames"] = self.twin.list_buckets(name)[-1:]
         return contract

@@ -32,7 +32,7 @@ from kokoro_ane.pipeline.g2p_stage import (
 )
 from kokoro_ane.speech.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import excerpt
+from kokoro_ane.vocoder.packing import cut_excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from kokoro_g2p.alphabet import encode
@@ -62,7 +62,7 @@ raise SystemExit(cli.main(arguments))
 @pytest.fixture(scope="module")
 def speech(tiny_checkpoint):
     vocoder, text = Vocoder.from_checkpoint(tiny_checkpoint), text_encoder(tiny_checkpoint)
-    return excerpt(
+    return cut_excerpt(
         vocoder_inputs(tiny_checkpoint, vocoder, text, heldout()[0], seed=0), start=30, frames=26
     )
 
