@@ -1,7 +1,7 @@
 """What others may use of this room."""
 
 # ALBERT as Kokoro uses it
-from .albert import Layer as Layer
+from .albert import AlbertLayer as AlbertLayer
 from .encoder_stage import KEEP_FP32 as KEEP_FP32
 
 # The encoder as a Stage
@@ -30,9 +30,9 @@ from .functions import DurationFunction as DurationFunction
 from .functions import Encoder as Encoder
 from .functions import ProsodyFunction as ProsodyFunction
 from .functions import TextEncoder as TextEncoder
+from .functions import load_torch_encoder as load_torch_encoder
 from .functions import make_exact_functions as make_exact_functions
 from .functions import make_torch_backend as make_torch_backend
-from .functions import load_torch_encoder as load_torch_encoder
 from .functions import make_torch_functions as make_torch_functions
 
 # A two-way LSTM whose result does not depend on the padding, as one stock LSTM

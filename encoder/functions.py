@@ -164,7 +164,9 @@ class TextEncoder(nn.Module):
         padding.
         """
         columns = None if inside is None else inside.transpose(1, 2).unsqueeze(2)  # [B, 1, 1, T]
-        x = _keep_inside(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns)  # [B, C, 1, T]
+        x = _keep_inside(
+            self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns
+        )  # [B, C, 1, T]
         for block in self.cnn:
             x = _keep_inside(block(x), columns)
         x = self.lstm(x.squeeze(2).transpose(1, 2), inside)  # [B, T, C]
@@ -289,10 +291,8 @@ class F0Predictor(nn.Module):
             .transpose(1, 2)
             .unsqueeze(2)
         )
-        column, mask = (
-            style.unsqueeze(2).unsqueeze(3),
-            Mask.from_values(frames[:, -1:]),
-        )  # [1, S, 1, 1]
+        column = style.unsqueeze(2).unsqueeze(3)  # [1, S, 1, 1]
+        mask = Mask.from_values(frames[:, -1:])
         return self.curve(x, column, mask), x, column, mask
 
 

@@ -49,7 +49,9 @@ class PrefixLSTM(OneLSTM, nn.LSTM):
             return super().forward(x)[0]
         x, state = add_flag(x, inside), x.new_zeros(2, len(x), self.hidden_size)
         return (
-            torch.lstm(x, (state, state), self.make_flag_weights(), True, 1, 0.0, False, True, True)[0]
+            torch.lstm(
+                x, (state, state), self.make_flag_weights(), True, 1, 0.0, False, True, True
+            )[0]
             * inside
         )
 

@@ -33,14 +33,14 @@ from kokoro_ane.core import (
     UTTERANCE,
     VOCODER_NAME,
     WINDOW,
+    Artifact,
     BuildOptions,
     Check,
     CheckFailed,
     Checkpoint,
-    Function,
+    FunctionSpec,
     InputError,
     Manifest,
-    Part,
     ProgramFacts,
     build_packages,
     describe_package,
@@ -257,27 +257,28 @@ class CompressedStage:
         """The parent's deployment target, or a newer one that the level needs."""
         return self.inside.target
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """As many packages as the parents are, by the level's name."""
         level = level_name(self.level.method.name, self.parents[0].layout)
         return tuple(
-            self.inside.part(part.stage, level, part.functions) for part in self.plain.parts()
+            self.inside.make_artifact(artifact.stage, level, artifact.functions)
+            for artifact in self.plain.list_artifacts()
         )
 
-    def function(self, name: str) -> Function:
+    def make_function(self, name: str) -> FunctionSpec:
         """The contract function of that name."""
-        return self.inside.function(name)
+        return self.inside.make_function(name)
 
     def finish(self, model: Any) -> Any:
         """Nothing is done to a converted model."""
         return self.inside.finish(model)
 
-    def facts(self, name: str, program: Program) -> ProgramFacts:
+    def check_program(self, name: str, program: Program) -> ProgramFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise of its layout, or
         stores anything else than the level.
         """
-        facts = self.inside.facts(name, program)
-        require_stored(self.function(name).module, program)
+        facts = self.inside.check_program(name, program)
+        require_stored(self.make_function(name).module, program)
         # the same arithmetic as before, where inputs stay in float
         if not isinstance(self.inside, StreamingStage) and not self.level.ranges:
             parent = self.parent_of(name)
@@ -290,14 +291,14 @@ class CompressedStage:
                 raise CheckFailed(f"operations beside the uncompressed package's: {changed}")
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The package against its module, the module against the uncompressed one."""
         method = self.level.method
         inside = self.inside
         plain = self.plain
         if isinstance(inside, EncoderStage):
             assert isinstance(plain, EncoderStage)
-            return [*inside.figures(programs), *encoder_figures(method, plain, inside)]
+            return [*inside.measure_figures(programs), *encoder_figures(method, plain, inside)]
         assert not isinstance(plain, EncoderStage)
         figures = preparation_figures(self.level, plain.vocoder, inside.speech)
         rendered = inside.render_speech(programs)
@@ -309,13 +310,13 @@ class CompressedStage:
         limit_db = method.check_snr_db
         return [*figures, measure_snr(name, rendered_in_torch(plain), rendered, limit_db)]
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
-        parent = self.parent_of(*part.functions)
-        contract = self.inside.contract(part)
+        parent = self.parent_of(*artifact.functions)
+        contract = self.inside.describe_artifact(artifact)
         compression = self.level.as_dict()
         if isinstance(self.plain, EncoderStage):
-            modules = [self.function(name).module for name in part.functions]
+            modules = [self.make_function(name).module for name in artifact.functions]
             labels = {form.label for module in modules for form in stored_forms(module)}
             compression["compressed_ops"] = len(labels)  # of two packages each has its own
         else:

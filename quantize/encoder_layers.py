@@ -21,8 +21,8 @@ from kokoro_ane.encoder import (
     Encoder,
     OneLSTM,
     PrefixLSTM,
-    encode,
     add_flag,
+    encode,
     make_torch_backend,
     make_torch_functions,
 )

@@ -178,7 +178,9 @@ def open_chain(request: Request) -> Opened:
     vocoder = Vocoder.from_checkpoint(checkpoint)
     if request.layout not in STREAMED:
         return Opened(
-            load_torch_encoder(checkpoint), EagerBackend(vocoder, checkpoint.config.hidden_dim), made_of
+            load_torch_encoder(checkpoint),
+            EagerBackend(vocoder, checkpoint.config.hidden_dim),
+            made_of,
         )
     predictor = require_predictor(checkpoint)
     backend = StreamingBackend(vocoder, predictor, layout=request.layout)

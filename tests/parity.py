@@ -254,7 +254,9 @@ def encoded_by_us(encoder, case, durations):
         (len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),)
     )
     style = case.style[:, 128:].to(next(encoder.parameters()).dtype)
-    backend = EncoderBackend(make_torch_functions(encoder), AlignmentLimits(10_000, 1_000_000), buckets)
+    backend = EncoderBackend(
+        make_torch_functions(encoder), AlignmentLimits(10_000, 1_000_000), buckets
+    )
     return encode(backend, case.ids, style, case.speed)
 
 

@@ -88,7 +88,8 @@ class StyleRows:
         # [2C, style_dim]
         self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])
         self.biases.append(norm.fc.bias.detach().double() * both)
-        begin, self.count = self.count, self.count + len(both)
+        begin = self.count
+        self.count += len(both)
         return begin
 
 
@@ -143,7 +144,8 @@ class SnakeConv(nn.Module):
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, rows: StyleRows) -> None:
         super().__init__()
         alpha = snake.alpha.detach().flatten()  # [in]
-        self.norm, self.conv = Norm(norm, rows, alpha), fold_conv(conv, alpha)
+        self.norm = Norm(norm, rows, alpha)
+        self.conv = fold_conv(conv, alpha)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, in, 1, S] -> [1, out, 1, S]."""
@@ -177,7 +179,8 @@ class LeakyBlock(nn.Module):
     def __init__(self, block: AdainResBlk1d, rows: StyleRows) -> None:
         super().__init__()
         self.norm1, self.norm2 = Norm(block.norm1, rows), Norm(block.norm2, rows)
-        self.conv1, self.conv2 = fold_conv(block.conv1), fold_conv(block.conv2, factor=HALF_POWER)
+        self.conv1 = fold_conv(block.conv1)
+        self.conv2 = fold_conv(block.conv2, factor=HALF_POWER)
         shortcut = block.conv1x1
         pool = block.pool
         self.conv1x1 = None if shortcut is None else fold_conv(shortcut, factor=HALF_POWER)

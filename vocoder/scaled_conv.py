@@ -114,7 +114,8 @@ class TapSum(nn.Module):
 
     def __init__(self, out: int, taps: int) -> None:
         super().__init__()
-        self.out, self.reach = out, taps // 2
+        self.out = out
+        self.reach = taps // 2
         # [out, taps, 1, taps]
         self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])
 
@@ -193,5 +194,6 @@ class PerColumnScaledConv(ScaledConv):
         self.weight.data = (
             conv.weight.detach().permute(0, 3, 1, 2).reshape(out * count, inner, 1, 1).clone()
         )
-        self.padding, self.kernel_size = (0, 0), (1, 1)
+        self.padding = (0, 0)
+        self.kernel_size = (1, 1)
         self.taps = TapSum(out, count) if count > 1 else None

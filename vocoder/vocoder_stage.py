@@ -27,12 +27,12 @@ from kokoro_ane.core import (
     STYLE,
     VOCODER_NAME,
     WINDOW,
+    Artifact,
     Check,
     Checkpoint,
     CheckpointStage,
-    Function,
+    FunctionSpec,
     PackedLayout,
-    Part,
     ProgramFacts,
     TensorType,
     bucket_for,
@@ -226,9 +226,9 @@ class CheckedVocoder(CheckpointStage):
         """The type of a package's inputs."""
         return "float16" if self.precision == "fp16" else "float32"
 
-    def provenance(self) -> dict[str, Any]:
+    def describe_provenance(self) -> dict[str, Any]:
         """What a package was made from, and the harmonic source, which runs on the host."""
-        return super().provenance() | {"source": describe_source(self.vocoder)}
+        return super().describe_provenance() | {"source": describe_source(self.vocoder)}
 
     def describe_style(self) -> dict[str, Any]:
         """The style in words, for the manifest."""
@@ -261,19 +261,19 @@ class VocoderStage(CheckedVocoder):
         bucket = bucket_for(self.speech.frames, self.buckets)
         return run_program(programs[MAIN], self.layout, self.speech, bucket)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """One package of one function."""
         level = level_name(self.precision, self.layout.name)
-        return (self.part(VOCODER_NAME, level, {MAIN: MAIN}),)
+        return (self.make_artifact(VOCODER_NAME, level, {MAIN: MAIN}),)
 
-    def function(self, name: str = MAIN) -> Function:
+    def make_function(self, name: str = MAIN) -> FunctionSpec:
         """Features [1, channels, 1, bucket + 1] and style [1, style_dim, 1, 1] to the output."""
         config = self.checkpoint.config
         dtype = np.dtype(self.dtype).type
         rows = PackedLayout(config.hidden_dim).channels
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets)
         style = (1, config.style_dim, 1, 1)
-        return Function(
+        return FunctionSpec(
             self.module,
             (torch.ones(shapes[0]), torch.zeros(style)),
             (TensorType(FEATURES, dtype, shapes), TensorType(STYLE, dtype, (style,))),
@@ -281,13 +281,13 @@ class VocoderStage(CheckedVocoder):
             TAIL_MODULES,
         )
 
-    def facts(self, name: str, program: Program) -> VocoderFacts:
+    def check_program(self, name: str, program: Program) -> VocoderFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise."""
         facts = VocoderFacts.read(program)
         facts.require(self.precision, len(self.buckets))
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The waveform of the speech at several fills of the buckets that hold it."""
         exact = Program(programs[MAIN].path, precision=EXACT)
         holding = tuple(bucket for bucket in self.buckets if bucket >= self.speech.frames)
@@ -299,14 +299,14 @@ class VocoderStage(CheckedVocoder):
             self.precision,
         )
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
         features = describe_features(self.checkpoint.config.hidden_dim) | {"dtype": self.dtype}
         output = self.layout.describe_output() | {
             "dtype": "float32",
             "rate_hz": SAMPLE_RATE_HZ,
         }
-        return self.provenance() | {
+        return self.describe_provenance() | {
             "layout": self.layout.name,
             "buckets": self.buckets,
             "inputs": {FEATURES: features, STYLE: self.describe_style()},

@@ -63,7 +63,7 @@ class VocoderBackend(Protocol):
         """
 
 
-class Context(Protocol):
+class VocoderContext(Protocol):
     """What the steps read beside tensors."""
 
     @property
@@ -91,26 +91,26 @@ def require_sound(waveform: Array) -> None:
         )
 
 
-def _draw_noise(_: Context, tensors: Tensors) -> Tensors:
+def _draw_noise(_: VocoderContext, tensors: Tensors) -> Tensors:
     # [1, 600F, 9]
     return {
         "noise": draw_noise(tensors["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(tensors["seed"][0]))
     }
 
 
-def _compute_excitation(context: Context, tensors: Tensors) -> Tensors:
+def _compute_excitation(context: VocoderContext, tensors: Tensors) -> Tensors:
     # [1, 600F]
     return {
         "excitation": context.vocoder.source.compute_excitation(tensors["f0_hz"], tensors["noise"])
     }
 
 
-def _compute_spectrum(_: Context, tensors: Tensors) -> Tensors:
+def _compute_spectrum(_: VocoderContext, tensors: Tensors) -> Tensors:
     # [1, 22, 120F + 1]
     return {"spectrum": compute_stft(tensors["excitation"]).astype(tensors["f0_hz"].dtype)}
 
 
-def _pack(context: Context, tensors: Tensors) -> Tensors:
+def _pack(context: VocoderContext, tensors: Tensors) -> Tensors:
     phonemes = len(tensors["durations"]) - 2  # without the boundary tokens
     five = (tensors["style_decoder" if name == "style" else name] for name in FIELDS)
     (features,) = computed(
@@ -125,7 +125,7 @@ def _pack(context: Context, tensors: Tensors) -> Tensors:
     }
 
 
-def _run_vocoder(context: Context, tensors: Tensors) -> Tensors:
+def _run_vocoder(context: VocoderContext, tensors: Tensors) -> Tensors:
     frames = tensors["asr"].shape[-1]
 
     def render(features: Array, style: Array, statistics: Array) -> tuple[Array]:

@@ -228,7 +228,7 @@ def write_level(level: Level, checkpoint: Checkpoint, layout: str, path: Path) -
         stage = make_integer_functions(
             OnnxStreamingStage.from_checkpoint(checkpoint, prepared), level
         )
-        write_together({name: stage.function(name) for name in SIGNATURES}, path)
+        write_together({name: stage.make_function(name) for name in SIGNATURES}, path)
     else:
         write(export_network(use_integers(prepared, level), checkpoint.config), path)
 

@@ -30,11 +30,11 @@ from kokoro_ane.core import (
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
+    Artifact,
     Check,
     Checkpoint,
     Kind,
     Mask,
-    Part,
     package_of_ours,
     snr_db,
 )
@@ -111,9 +111,9 @@ def make_measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
     return function
 
 
-def _write_folder(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
+def _write_folder(stage: Any, artifact: Artifact, path: Path) -> dict[str, PortableProgram]:
     """Write a folder of functions and open what was written."""
-    functions = {name: stage.function(name) for name in part.functions}
+    functions = {name: stage.make_function(name) for name in artifact.functions}
     write_together(functions, path)
     return {
         name: OnnxProgram(name_function_file(path, name), function.outputs)
@@ -155,10 +155,10 @@ class OnnxStreamingStage(PortableStage):
         )
         return cls(checkpoint, FileRuntime(onnx_file), twin)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """See Stage."""
         file = self.file_of(VOCODER_NAME, STREAMING)
-        return (Part(VOCODER_NAME, file, {function: function for function in SIGNATURES}),)
+        return (Artifact(VOCODER_NAME, file, {function: function for function in SIGNATURES}),)
 
     @cached_property
     def modules(self) -> dict[str, nn.Module]:
@@ -170,7 +170,7 @@ class OnnxStreamingStage(PortableStage):
             WINDOW: bake_taps(modules[WINDOW]),
         }
 
-    def function(self, name: str) -> PortableFunction:
+    def make_function(self, name: str) -> PortableFunction:
         """A function to export."""
         inputs, outputs = SIGNATURES[name]
         rows, *columns = self.twin.count_channels(name)
@@ -188,7 +188,7 @@ class OnnxStreamingStage(PortableStage):
             {"columns": self.twin.list_buckets(name)[-1] + 1},
         )
 
-    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """The SNR of a short utterance against the vocoder, and of a long one in two cuts against
         the windows in PyTorch. The references are in float64.
         """
@@ -210,9 +210,9 @@ class OnnxStreamingStage(PortableStage):
             for name, value in figures.items()
         ]
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """See Stage. Where a function takes any length, `frames` is the longest."""
-        contract = self.twin.contract(part) | self.contract_head()
+        contract = self.twin.describe_artifact(artifact) | self.describe_head()
         for name in (DECODER, UTTERANCE):
             contract["inputs"][name][FEATURES]["frames"] = self.twin.list_buckets(name)[-1:]
         return contract

@@ -234,20 +234,20 @@ class TestG2P:
         )
 
     def test_structure(self, package, g2p_weights):
-        facts = G2PStage(g2p_weights).facts("main", package)
+        facts = G2PStage(g2p_weights).check_program("main", package)
         assert facts.int8_weights == 6 * SMALLEST_G2P.blocks + 2
         assert facts.fp16_operations == 0
         assert "reshape" not in facts.operations
         assert "shape" not in facts.operations
         assert not facts.promises("fp32", 3)["5 enumerated shapes for 3 lengths"]
         with pytest.raises(CheckFailed, match="weights in int8"):
-            G2PStage(g2p_weights, "fp16").facts("main", package)
+            G2PStage(g2p_weights, "fp16").check_program("main", package)
 
     def test_another_model_is_rejected(self, package, tmp_path):
         torch.manual_seed(2)
         save_weights(LetterToSound(SMALLEST_G2P), tmp_path / "other.npz", {"seed": 2, "steps": 0})
         with pytest.raises(CheckFailed, match="largest difference of a logit"):
-            all_held(G2PStage(tmp_path / "other.npz").figures({"main": package}))
+            all_held(G2PStage(tmp_path / "other.npz").measure_figures({"main": package}))
 
     def test_fp16_is_close_and_has_no_int8(self, g2p_weights, tmp_path):
         (manifest,) = build(G2PStage(g2p_weights, "fp16"), tmp_path)

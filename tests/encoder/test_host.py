@@ -43,8 +43,8 @@ class TestDurations:
     """,
     )
     def test_bad_phonemes_say_which_and_where(self, phonemes, message):
-        refused(message, input_ids, phonemes, VOCAB)
-        refused("511 phonemes: at most 510", input_ids, "a" * 511, VOCAB)
+        refused(message, encode_phonemes, phonemes, VOCAB)
+        refused("511 phonemes: at most 510", encode_phonemes, "a" * 511, VOCAB)
 
     @table("speed", "0.0\n-1.0\nNaN\nInfinity\n0.1\n9.0")
     def test_bad_speed(self, speed):

@@ -39,7 +39,7 @@ from kokoro_ane.vocoder.streaming.norm_statistics import (
 )
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv, PhaseUp
-from kokoro_ane.vocoder.streaming.streaming_model import Folding, read_bias, list_stage_norms
+from kokoro_ane.vocoder.streaming.streaming_model import Folding, list_stage_norms, read_bias
 from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, cut_windows
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE

@@ -172,7 +172,8 @@ class Hidden(nn.Module):
 
     def __init__(self, generator: Generator, predictor: StatisticsPredictor) -> None:
         super().__init__()
-        self.moments, self.statistics = EntryMoments(generator), HiddenStatistics(predictor)
+        self.moments = EntryMoments(generator)
+        self.statistics = HiddenStatistics(predictor)
 
     def forward(self, pooled: list[Power], shares: tuple[Tensor, Tensor], style: Tensor) -> Tensor:
         """What EntryMoments takes, and style [1, style_dim, 1, 1] -> [1, r, 1, 1]."""
@@ -205,7 +206,7 @@ class PredictedAffines(nn.Module):
         return torch.cat([gain, shift - mean * gain], dim=1)
 
 
-class Product(nn.Module):
+class ColumnLinear(nn.Module):
     """One product of a column: [1, in, 1, 1] -> [1, out, 1, 1]."""
 
     weight: Tensor
@@ -220,7 +221,7 @@ class Product(nn.Module):
         return F.conv2d(x, self.weight, self.bias)
 
 
-def make_style_product(generator: Generator, form: SnakeFormula) -> Product:
+def make_style_product(generator: Generator, form: SnakeFormula) -> ColumnLinear:
     """The style's gains and shifts of all norms, with Snake's alpha in them: the first stage's
     gains, its shifts, then the second's.
     """
@@ -233,7 +234,7 @@ def make_style_product(generator: Generator, form: SnakeFormula) -> Product:
             weight = fc.weight.detach().flatten(1).double().chunk(2)[half]  # [C, style_dim]
             weights.append(weight * factor[:, None])
             biases.append(fc.bias.detach().double().chunk(2)[half] * factor)
-    return Product(torch.cat(weights), torch.cat(biases))
+    return ColumnLinear(torch.cat(weights), torch.cat(biases))
 
 
 class DecoderFunction(nn.Module):
@@ -254,7 +255,7 @@ class DecoderFunction(nn.Module):
         self.generator = FirstStage(vocoder, folding)
         self.pooled = PooledMoments(vocoder.generator)
         self.hidden = Hidden(vocoder.generator, predictor)
-        self.outer = Product(torch.from_numpy(predictor.outer), None)
+        self.outer = ColumnLinear(torch.from_numpy(predictor.outer), None)
         self.styles = make_style_product(vocoder.generator, folding.form)
         self.told = PredictedAffines(predictor.usual + shift)
 

@@ -47,12 +47,14 @@ class PhaseConv(ScaledConv):
         out, inner, _, count = weight.shape
         # tap k reads column `place` of the `block`th group of n columns from its own
         taps = [divmod(tap - before, stride) for tap in range(count)]
-        self.before, behind = -taps[0][0], taps[-1][0]
+        self.before = -taps[0][0]
+        behind = taps[-1][0]
         packed = weight.new_zeros(out, inner, stride, self.before + 1 + behind)
         for tap, (block, place) in enumerate(taps):
             packed[:, :, place, block + self.before] = weight[:, :, 0, tap]
         self.weight.data = packed.reshape(out, inner * stride, 1, -1)
-        self.stride, self.padding = (1, 1), (0, 0)
+        self.stride = (1, 1)
+        self.padding = (0, 0)
         if self.reciprocal is not None:
             self.reciprocal = self.reciprocal.repeat_interleave(stride, dim=1)
 

@@ -170,7 +170,8 @@ class MeasuredNorms(GivenNorms):
         """Set what the norms at this rate multiply by: columns by the mask in their scale, means
         over all columns by what makes them means over the utterance.
         """
-        self.mask, self._filled = mask, mask.mean
+        self.mask = mask
+        self._filled = mask.mean
         # no reciprocal of the mean: coremltools adds an epsilon of 1e-4 to what it inverts
         self._inside = mask.values / mask.mean
         self._weights = {scale: mask.values * scale for scale in dict.fromkeys(self._scales)}

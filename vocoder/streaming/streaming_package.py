@@ -264,7 +264,8 @@ class StreamingPackage:
         with described(manifest_path):
             self.source = HarmonicSource.from_manifest(self.manifest.source)
             column = self.manifest.inputs[DECODER][STATISTICS]
-            self.predictor, (_, rows, _, _) = column["predictor_sha256"], column["shape"]
+            self.predictor = column["predictor_sha256"]
+            _, rows, _, _ = column["shape"]
             utterance, windows = (
                 tuple(self.manifest.inputs[name][FEATURES]["frames"])
                 for name in (UTTERANCE, WINDOW)

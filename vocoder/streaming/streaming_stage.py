@@ -40,11 +40,11 @@ from kokoro_ane.core import (
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
+    Artifact,
     Check,
     Checkpoint,
-    Function,
+    FunctionSpec,
     PackedLayout,
-    Part,
     TensorType,
     level_name,
 )
@@ -165,10 +165,14 @@ class StreamingStage(CheckedVocoder):
         """The functions in PyTorch, in windows, which compute in `dtype`."""
         return make_torch_chain(self.modules, self.lengths.in_windows(), dtype)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """One package of three functions."""
         level = level_name(self.precision, self.layout)
-        return (self.part(VOCODER_NAME, level, {function: function for function in SIGNATURES}),)
+        return (
+            self.make_artifact(
+                VOCODER_NAME, level, {function: function for function in SIGNATURES}
+            ),
+        )
 
     def list_buckets(self, name: str) -> tuple[int, ...]:
         """A function's lengths, in frames."""
@@ -193,9 +197,10 @@ class StreamingStage(CheckedVocoder):
         """Gains and shifts of the second stage's norms."""
         return len(self.predictor.bias)
 
-    def function(self, name: str) -> Function:
+    def make_function(self, name: str) -> FunctionSpec:
         """The function of its features and of columns, as SIGNATURES names them."""
-        dtype, (inputs, outputs) = np.dtype(self.dtype).type, SIGNATURES[name]
+        dtype = np.dtype(self.dtype).type
+        inputs, outputs = SIGNATURES[name]
         rows, *columns = self.count_channels(name)
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.list_buckets(name))
         types = [TensorType(FEATURES, dtype, shapes)]
@@ -203,7 +208,7 @@ class StreamingStage(CheckedVocoder):
             TensorType(column, dtype, ((1, size, 1, 1),))
             for column, size in zip(inputs[1:], columns, strict=True)
         ]
-        return Function(
+        return FunctionSpec(
             self.modules[name],
             (torch.ones(shapes[0]), *(torch.zeros(1, size, 1, 1) for size in columns)),
             tuple(types),
@@ -211,13 +216,13 @@ class StreamingStage(CheckedVocoder):
             FP32_MODULES if name == DECODER else TAIL_MODULES,
         )
 
-    def facts(self, name: str, program: Program) -> VocoderFacts:
+    def check_program(self, name: str, program: Program) -> VocoderFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise."""
         facts = VocoderFacts.read(program, name)
         facts.require(self.precision, len(self.list_buckets(name)), name)
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """A short utterance at several fills; a long one at two, and cut in two ways."""
         chain = self.chain(programs, self.lengths)
         exact_programs = {
@@ -242,7 +247,8 @@ class StreamingStage(CheckedVocoder):
         speech = cut_excerpt(self.speech, 0, min(CUT_FRAMES, self.speech.frames))
         title = f"exact arithmetic, {speech.frames} frames in windows"
         bucket, *wider = [b for b in self.lengths.decoder if b >= speech.frames]
-        plain, early = exact.render(speech, bucket), exact.render(speech, bucket, early=True)
+        plain = exact.render(speech, bucket)
+        early = exact.render(speech, bucket, early=True)
         name = f"cuts, {title}, short ones first"
         figures.append(measure_snr(name, plain, early, LIMIT_PADDING_DB))
         for wide in wider[:1]:
@@ -250,13 +256,13 @@ class StreamingStage(CheckedVocoder):
             figures.append(measure_snr(name, plain, exact.render(speech, wide), LIMIT_PADDING_DB))
         return figures
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
-        return self.provenance() | {
+        return self.describe_provenance() | {
             "layout": self.layout,
             "buckets": self.lengths.decoder,
-            "inputs": {name: self._describe_inputs(name) for name in part.functions},
-            "outputs": {name: self._describe_outputs(name) for name in part.functions},
+            "inputs": {name: self._describe_inputs(name) for name in artifact.functions},
+            "outputs": {name: self._describe_outputs(name) for name in artifact.functions},
         }
 
     def _describe_inputs(self, name: str) -> dict[str, Any]:

@@ -21,7 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.encoder import Encoded, Encoder, EncoderBackend, EncoderPackage, make_torch_functions
+from kokoro_ane.encoder import (
+    Encoded,
+    Encoder,
+    EncoderBackend,
+    EncoderPackage,
+    make_torch_functions,
+)
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
 from kokoro_ane.eval.judge import SHIP, Judgement, judgement_of
