@@ -39,7 +39,7 @@ from kokoro_g2p.alphabet import encode
 from kokoro_g2p.network import LetterToSound, quantized, save_weights
 from kokoro_g2p.neural import NeuralG2P
 from mlprogram import MLModel, Program
-from mlprogram.examine.describe import notes
+from mlprogram.examine.describe import read_notes
 from mlprogram.package import open_model
 from tests import builds
 from tests.builds import SMALLEST_G2P, left_behind
@@ -104,7 +104,7 @@ class TestVocoder:
         for name in (NAME, "KokoroEncoder-tiny-fp16"):
             manifest = Manifest.load(tiny_build / f"{name}.json")
             for function in manifest.functions.values():
-                said = notes(open_model(manifest.package_path).spec.description, function)
+                said = read_notes(open_model(manifest.package_path).spec.description, function)
                 assert said["description"].startswith("Kokoro's ")
                 assert said["license"] == "that of checkpoint tiny"
                 assert said["sample_rate_hz"] == "24000"
