@@ -222,13 +222,13 @@ from .staging import check_implied as check_implied
 from .staging import check_output as check_output
 from .staging import discard as discard
 from .staging import is_of_finder as is_of_finder
+from .staging import is_there as is_there
 from .staging import json_of as json_of
 from .staging import json_text as json_text
 from .staging import recover as recover
 from .staging import staged as staged
 from .staging import staged_together as staged_together
 from .staging import strangers as strangers
-from .staging import there as there
 from .staging import write_json as write_json
 
 # The chain as a list

@@ -173,7 +173,7 @@ def is_chapter_start(before: Speech | None, chunk: Chunk) -> bool:
 
 
 @dataclass
-class Level:
+class PeakLevel:
     """The peak of a call's waveform before fades and gain, and its gain, of what is computed so
     far.
     """
@@ -336,7 +336,7 @@ class Pipeline:
 
         # vocoder: the samples of the call, and which of them belong to which chunk
         durations = tensors["durations"].tolist()
-        level = Level()
+        level = PeakLevel()
         windowed = options.windowed and len(call) == 1
         pieces = self._pieces(chain, tensors, windowed, level, seconds)
         shares = [Share(tuple(durations), find_edges(durations), pieces)]
@@ -378,7 +378,7 @@ class Pipeline:
         chain: Chain,
         tensors: Tensors,
         windowed: bool,
-        level: Level,
+        level: PeakLevel,
         seconds: dict[str, float],
     ) -> Iterator[np.ndarray]:
         """The finished samples of a call: in windows where the vocoder has them and they are

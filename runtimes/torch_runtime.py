@@ -28,7 +28,7 @@ from kokoro_ane.core import (
 )
 from kokoro_ane.encoder import load_torch_encoder
 from kokoro_ane.quantize import Request
-from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, Opened
+from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, OpenedChain
 from kokoro_ane.vocoder import (
     MEASURED,
     STAGE_SLOPE,
@@ -171,13 +171,13 @@ class StreamingBackend:
             ]
 
 
-def open_chain(request: Request) -> Opened:
+def open_chain(request: Request) -> OpenedChain:
     """The two models of the checkpoint: runtimes.registry."""
     checkpoint = request.checkpoint
     made_of = {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
     vocoder = Vocoder.from_checkpoint(checkpoint)
     if request.layout not in STREAMED:
-        return Opened(
+        return OpenedChain(
             load_torch_encoder(checkpoint),
             EagerBackend(vocoder, checkpoint.config.hidden_dim),
             made_of,
@@ -185,4 +185,4 @@ def open_chain(request: Request) -> Opened:
     predictor = require_predictor(checkpoint)
     backend = StreamingBackend(vocoder, predictor, layout=request.layout)
     made_of["statistics"] = predictor.sha256
-    return Opened(load_torch_encoder(checkpoint), backend, made_of)
+    return OpenedChain(load_torch_encoder(checkpoint), backend, made_of)

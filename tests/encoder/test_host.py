@@ -77,7 +77,7 @@ class TestDurations:
         assert np.array_equal(asr, (text @ one_hot)[:, :, 0])
         buckets = Buckets((16, 64), (20,))
         assert [buckets.find_token_bucket(count) for count in (3, 16, 17, 64)] == [16, 16, 64, 64]
-        refused("63 phonemes: the package takes at most 62", buckets.for_tokens, 65)
+        refused("63 phonemes: the package takes at most 62", buckets.find_token_bucket, 65)
 
 
 @pytest.fixture

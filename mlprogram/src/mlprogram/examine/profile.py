@@ -189,17 +189,17 @@ class OpenProgram:
     storage: Storage = field(repr=False)
 
     @property
-    def paired(self) -> bool:
+    def is_paired(self) -> bool:
         """Whether enumerated inputs pair by index."""
         return self.package.spec.specificationVersion >= _PAIRED_SINCE
 
     def shapes(self, chosen: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """A full choice of input shapes. Raises ProgramError naming the allowed ones."""
-        return choose_shapes(self.inputs, chosen, self.paired)
+        return choose_shapes(self.inputs, chosen, self.is_paired)
 
     def all_shapes(self) -> list[dict[str, tuple[int, ...]]]:
         """Every enumerated choice, smallest first; else the default one."""
-        return list_choices(self.inputs, self.paired)
+        return list_choices(self.inputs, self.is_paired)
 
 
 @dataclass(frozen=True)
