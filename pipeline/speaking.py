@@ -268,7 +268,8 @@ class _PartsOfLoop:
     """Parts of an asynchronous iterable, for a thread beside the loop that they come from."""
 
     def __init__(self, parts: AsyncIterable[str], loop: asyncio.AbstractEventLoop) -> None:
-        self._parts, self._loop = aiter(parts), loop
+        self._parts = aiter(parts)
+        self._loop = loop
         self._awaited: Future[str | None] | None = None
 
     def __iter__(self) -> Iterator[str]:

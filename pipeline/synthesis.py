@@ -183,7 +183,8 @@ class PeakLevel:
 
     def add(self, waveform: np.ndarray, gain: float) -> None:
         """The next piece [n]."""
-        self.peak, self.gain = max(self.peak, float(np.abs(waveform).max())), gain
+        self.peak = max(self.peak, float(np.abs(waveform).max()))
+        self.gain = gain
 
 
 def take_turns(
@@ -248,7 +249,9 @@ class Pipeline:
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
         check_speed(options.speed)
-        self.dropped, index, started = Counter[str](), 0, self.clock()
+        self.dropped = Counter[str]()
+        index = 0
+        started = self.clock()
         before: Speech | None = None
         for call in self._calls(text, options.raw):
             phonemized = self.clock() - started
@@ -415,7 +418,8 @@ class SynthesisStats:
         self, clock: Callable[[], float] = time.perf_counter, started: float | None = None
     ) -> None:
         """`started`: when the first audio began to be waited for, by `clock`; None: now."""
-        self.clock, self.started = clock, clock() if started is None else started
+        self.clock = clock
+        self.started = clock() if started is None else started
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.chunks = self.earlier = self.turned_down = self.samples = 0
         self.spoken = self.phonemes = self.played = 0

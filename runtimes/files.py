@@ -49,7 +49,9 @@ class FileBackend:
     predictor = ""  # statistics are measured
 
     def __init__(self, program: PortableProgram, manifest: Manifest) -> None:
-        self.program, self.manifest, self.longest = program, manifest, manifest.buckets[-1]
+        self.program = program
+        self.manifest = manifest
+        self.longest = manifest.buckets[-1]
         with described(manifest.path):
             self.source = HarmonicSource.from_manifest(manifest.source)
 

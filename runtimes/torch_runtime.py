@@ -62,7 +62,8 @@ class EagerBackend:
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source = vocoder.generator.m_source.host
-        self.eager, self.sizes = EagerVocoder(vocoder), PackedLayout(hidden_dim).sizes
+        self.eager = EagerVocoder(vocoder)
+        self.sizes = PackedLayout(hidden_dim).sizes
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, F + 1]."""
@@ -96,8 +97,11 @@ class StreamingBackend:
         sizes: tuple[int, ...] = WINDOWS,
     ) -> None:
         self.source = vocoder.generator.m_source.host
-        self.predictor, self.rows = predictor.sha256, len(predictor.bias)
-        self.eager, self.measured, self.sizes = EagerVocoder(vocoder), measured, sizes
+        self.predictor = predictor.sha256
+        self.rows = len(predictor.bias)
+        self.eager = EagerVocoder(vocoder)
+        self.measured = measured
+        self.sizes = sizes
         folding = Folding.from_vocoder(vocoder, predictor.centres, layout)
         self.decoder = DecoderFunction(vocoder, predictor, folding).eval()
         second = SecondStage(vocoder, folding).eval()

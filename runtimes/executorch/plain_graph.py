@@ -74,7 +74,8 @@ class PartedConv(nn.Module):
 
     def __init__(self, conv: Conv, channels: int) -> None:
         super().__init__()
-        self.channels, self.geometry = channels, (conv.stride, conv.padding, conv.dilation)
+        self.channels = channels
+        self.geometry = (conv.stride, conv.padding, conv.dilation)
         self.weights = nn.ParameterList(
             part.clone() for part in conv.weight.detach().split(channels, dim=1)
         )

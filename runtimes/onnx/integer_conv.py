@@ -102,7 +102,8 @@ class IntegerConv(nn.Module):
 
     def __init__(self, conv: Conv, form: Integers, size: float, place: Place) -> None:
         super().__init__()
-        step, steps = size / INT8, form.scale.double().flatten()  # [out], of the weights
+        step = size / INT8
+        steps = form.scale.double().flatten()  # [out], of the weights
         self.register_buffer("weight", (form.values.short() + HALF).to(torch.uint8))
         self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
         self.register_buffer("output_steps", (steps * step * place.outer).float())

@@ -151,7 +151,8 @@ class MeasuredNorms(GivenNorms):
         self._set_mask(mask)
 
     def __call__(self, x: Tensor) -> Tensor:
-        (gain, shift), scale = next(self._pairs), next(self._left)
+        gain, shift = next(self._pairs)
+        scale = next(self._left)
         # The names of these variables name the values of a built package, so nothing is shared.
         mean = (x * self._inside).mean(dim=3, keepdim=True)
         centred = (x - mean) * self._weights[scale]

@@ -181,10 +181,8 @@ class Constants:
                 f"constant of kind {value.type.WhichOneof('type')} is not supported; supported:"
                 " tensor and list"
             )
-        dtype, shape = (
-            find_dtype(value.type.tensorType.dataType),
-            read_tensor_shape(value.type.tensorType),
-        )
+        dtype = find_dtype(value.type.tensorType.dataType)
+        shape = read_tensor_shape(value.type.tensorType)
         if None in shape:
             raise ProgramError("a constant has a dimension of no size; the file is damaged")
         if value.WhichOneof("value") == "blobFileValue":
@@ -234,7 +232,8 @@ def _make_key(value: Any) -> Any:
 
 
 def _read_immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | str:
-    kind, count = tensor.WhichOneof("value"), math.prod(shape)
+    kind = tensor.WhichOneof("value")
+    count = math.prod(shape)
     if kind is None:  # an empty tensor is written as nothing
         values = np.zeros(0, dtype.numpy)
     elif kind == "bytes":

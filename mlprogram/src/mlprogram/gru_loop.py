@@ -112,15 +112,16 @@ def _run_rounded(
     sizes = [2 * width, width]
     # [S, B, 2 H], [S, B, H]
     driven = torch.nn.functional.linear(x.float(), w_x, b_x).half().split(sizes, -1)
-    state, product = (
-        x.new_empty((batch, width), dtype=torch.float32),
-        x.new_empty((batch, 3 * width), dtype=torch.float32),
-    )
-    u, rest, one = x.new_empty(batch, 3 * width), x.new_empty(batch, width), x.new_ones(())
+    state = x.new_empty((batch, width), dtype=torch.float32)
+    product = x.new_empty((batch, 3 * width), dtype=torch.float32)
+    u = x.new_empty(batch, 3 * width)
+    rest = x.new_empty(batch, width)
+    one = x.new_ones(())
     u_gates, u_n = u.split(sizes, -1)
     gates, n = _LookUp(u_gates, sigmoid), _LookUp(u_n, tanh)
     r, z = gates.values.chunk(2, -1)
-    states, turned = torch.empty_like(rows), w_h.T
+    states = torch.empty_like(rows)
+    turned = w_h.T
     states[0] = rows[0]
     steps = states.unbind(0)
     for w_gates, w_n, h, after in zip(
@@ -141,7 +142,8 @@ class _LookUp:
     """halves.look_up from one fp16 tensor into another, `values`, which stays where it is."""
 
     def __init__(self, x: Tensor, table: Tensor) -> None:
-        self._bits, self._table = x.view(torch.uint16), table
+        self._bits = x.view(torch.uint16)
+        self._table = table
         self._index = torch.empty(x.shape, dtype=torch.int32)
         self._row = x.new_empty(x.numel())
         self._places = self._index.view(-1)

@@ -121,17 +121,17 @@ class _Parser:
     # tokens
     def _advance(self) -> str:
         """The current token; the next one becomes current ("" at the end)."""
-        old, match = self._token, _TOKEN.match(self._text, self._at)
+        old = self._token
+        match = _TOKEN.match(self._text, self._at)
         if match is None or match.lastindex is None:
             if self._text[self._at :].strip():
                 self._fail("a character that is no part of a program")
-            self._token, self._start = "", len(self._text)
+            self._token = ""
+            self._start = len(self._text)
         else:
-            self._token, self._start, self._at = (
-                match.group(match.lastindex),
-                match.start(match.lastindex),
-                match.end(),
-            )
+            self._token = match.group(match.lastindex)
+            self._start = match.start(match.lastindex)
+            self._at = match.end()
         return old
 
     def _fail(self, expected: str) -> None:
@@ -176,7 +176,8 @@ class _Parser:
         self._take(")")
         self._read_attributes()
         self._take("{")
-        program, attributes = MIL_pb2.Program(version=1), {}
+        program = MIL_pb2.Program(version=1)
+        attributes = {}
         while not self._skip("}"):
             self._take("func")
             name = self._read_name()
@@ -270,7 +271,8 @@ class _Parser:
 
     # types and values
     def _read_type(self) -> MIL_pb2.ValueType:
-        kind, name = MIL_pb2.ValueType(), self._read_name()
+        kind = MIL_pb2.ValueType()
+        name = self._read_name()
         if name in TYPES:
             kind.tensorType.dataType = TYPES[name]
             return kind

@@ -44,7 +44,8 @@ class MLState:
         """A new value for a state. Raises ProgramError for a name that is no state and a shape that
         is not its own.
         """
-        tensor, array = self._find_state(name), torch.from_numpy(np.array(value))
+        tensor = self._find_state(name)
+        array = torch.from_numpy(np.array(value))
         if array.shape != tensor.shape:
             raise ProgramError(
                 f"state '{name}' has shape {list(tensor.shape)}; given {list(array.shape)}"

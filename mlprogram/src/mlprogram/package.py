@@ -183,7 +183,8 @@ def open_model(path: str | Path) -> Package:
 
 def list_stages(package: Package) -> tuple[Package, ...]:
     """The models of a pipeline in the order they run; of anything else, the model itself."""
-    kind, spec = package.spec.WhichOneof("Type"), package.spec
+    kind = package.spec.WhichOneof("Type")
+    spec = package.spec
     if not kind.startswith("pipeline"):
         return (package,)
     pipeline = spec.pipeline if kind == "pipeline" else getattr(spec, kind).pipeline

@@ -373,11 +373,9 @@ class _Planner:
 
     def _is_channels_last(self, op: Operation, scope: Mapping[str, int | ConstantValue]) -> bool:
         """Whether the constant weight of a convolution is wanted with its channels last."""
-        weight, x, groups = (
-            scope.get(op.inputs["weight"][0]),
-            self.types.get(op.inputs["x"][0]),
-            op.inputs.get("groups"),
-        )
+        weight = scope.get(op.inputs["weight"][0])
+        x = self.types.get(op.inputs["x"][0])
+        groups = op.inputs.get("groups")
         if not isinstance(weight, ConstantValue) or np.ndim(weight.value) != 4:
             return False
         height = x.shape[2] if x is not None and x.ranked and len(x.shape) == 4 else None

@@ -74,7 +74,8 @@ def _convert_array(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
 
 def _from_image(name: str, image: FeatureTypes_pb2.ImageFeatureType, value: Any) -> np.ndarray:
     """[3, H, W] or [H, W] from a PIL image of the mode the color layout wants."""
-    mode, layout = _MODES.get(image.colorSpace, "RGB"), _IMAGE.ColorSpace.Name(image.colorSpace)
+    mode = _MODES.get(image.colorSpace, "RGB")
+    layout = _IMAGE.ColorSpace.Name(image.colorSpace)
     color_mode = getattr(value, "mode", None)
     if color_mode is None or not hasattr(value, "getpixel"):
         raise TypeError(f"Image input, '{name}' must be of type PIL.Image.Image in the input dict")

@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         show(*(make_op_table(forecast, facts) for forecast, facts in rows))
     _write_files(arguments, rows, rules)
     lowest = min((forecast for forecast, _ in rows), key=lambda row: row.lowest_share("macs"))
-    share, at_least = 100 * lowest.lowest_share("macs"), arguments.at_least
+    share = 100 * lowest.lowest_share("macs")
+    at_least = arguments.at_least
     meaning = (
         f"{share:.0f} % of the MACs at least are forecast on the engine"
         f" ({describe_place(lowest.profile)}, {lowest.chip})"

@@ -111,7 +111,8 @@ def measure(
     Core ML gets a copy: coremltools rewrites the Manifest.json of a package that it opens, and a
     package's hash must not change.
     """
-    path, function = program.package.path, program.function.name
+    path = program.package.path
+    function = program.function.name
     inputs = _draw_inputs(program, shapes, seed)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(path, Path(folder) / path.name))

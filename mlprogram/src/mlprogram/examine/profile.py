@@ -297,7 +297,10 @@ def _make_tensor(value: ValueType, shape: tuple[int, ...]) -> Tensor:
 def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProfile:
     host = KERNELS[op.op_type].host if op.op_type in KERNELS else frozenset()
     constants, types = program.plan.constants, program.plan.types
-    activations, weights, attributes, shapes = {}, [], {}, {}
+    activations = {}
+    weights = []
+    attributes = {}
+    shapes = {}
     for parameter, names in op.inputs.items():
         for i, name in enumerate(names):
             key = parameter if len(names) == 1 else f"{parameter}[{i:03}]"

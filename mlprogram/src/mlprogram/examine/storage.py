@@ -233,7 +233,8 @@ def _run(
         shapes[name] = tuple(value.shape)
         times[name] += 1
 
-    env, states = list(plan.template), {}
+    env = list(plan.template)
+    states = {}
     for value, slot in zip(function.inputs, plan.body.inputs, strict=True):
         if value.container == "state":
             states[slot] = torch.zeros(value.sizes, dtype=value.dtype.torch)

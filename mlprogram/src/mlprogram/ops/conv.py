@@ -77,7 +77,8 @@ def conv(
     kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
     pads = compute_padding(pad_type, pad, x.shape[2:], kernel_size, strides)
     if any(before != after for before, after in pads):
-        x, pads = F.pad(x, order_pads(pads)), [(0, 0)] * rank
+        x = F.pad(x, order_pads(pads))
+        pads = [(0, 0)] * rank
     padding = [before for before, _ in pads]
     # (B, C, 1, S): the 1-D kernels are faster
     if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:

@@ -173,11 +173,9 @@ def _combine(
     """data with updates[k] combined at flat place places[k], where it is kept; repeated places
     combine one after the other.
     """
-    flat, places, updates = (
-        data.flatten().clone(),
-        places.flatten(),
-        updates.flatten().to(data.dtype),
-    )
+    flat = data.flatten().clone()
+    places = places.flatten()
+    updates = updates.flatten().to(data.dtype)
     if inside is not None:
         places, updates = places[inside.flatten()], updates[inside.flatten()]
     if mode == "update":

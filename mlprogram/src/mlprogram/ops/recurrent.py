@@ -102,7 +102,8 @@ def _run_lstm(
     # What the inputs give hangs on no step before: one product for all steps. [S, B, 4 H]
     driven = _compute_input_gates(x, weight_ih, bias)
     p_i, p_f, p_o = peephole.chunk(3) if peephole is not None else (0, 0, 0)
-    turned, sequence = weight_hh.T.contiguous(), []
+    turned = weight_hh.T.contiguous()
+    sequence = []
     for row in driven:
         i, f, o, g = torch.addmm(row, h, turned).chunk(4, -1)  # MIL order
         c_new = gate(f + p_f * c) * c + gate(i + p_i * c) * cell(g)
@@ -143,7 +144,8 @@ def gru(
         )
         return sequence if output_sequence else h, h[0]
     step = _reset_after if reset_after else _reset_before
-    h, steps = initial_h, []
+    h = initial_h
+    steps = []
     for row in _compute_input_gates(x, weight_ih, outer if reset_after else outer + inner):
         h = step(row, h, weight_hh, inner, *functions)
         steps.append(h)
@@ -179,7 +181,9 @@ def rnn(
     activation: str = "tanh",
 ) -> tuple[Tensor, Tensor]:
     """(sequence [S or 1, B, H], h [B, H]); h = activation(W x + U h + b)."""
-    final, h, sequence = _find_activation(activation), initial_h, []
+    final = _find_activation(activation)
+    h = initial_h
+    sequence = []
     for row in _compute_input_gates(x.flip(0) if direction == "reverse" else x, weight_ih, bias):
         h = final(row + torch.matmul(h, weight_hh.T))
         sequence.append(h)
