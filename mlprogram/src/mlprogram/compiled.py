@@ -141,6 +141,7 @@ def _describe(
     }
     description.metadata.shortDescription = metadata.get("shortDescription", "")
     description.metadata.userDefined.update(metadata.get("userDefinedMetadata", {}))
+    # Core ML describes the one function of a model as the model itself, several one by one
     if len(program.functions) == 1:
         name = next(iter(program.functions))
         _fill_features(

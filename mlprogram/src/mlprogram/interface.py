@@ -155,7 +155,7 @@ def _read_range(size: FeatureTypes_pb2.SizeRange) -> tuple[int, int | None]:
 def _read_image_shapes(
     image: FeatureTypes_pb2.ImageFeatureType, open_shape: tuple[int, ...]
 ) -> tuple:
-    lead = open_shape[:-2]
+    lead = open_shape[:-2]  # batch and channels, of which a description of images says nothing
     flexibility = image.WhichOneof("SizeFlexibility")
     if flexibility == "enumeratedSizes":
         return (

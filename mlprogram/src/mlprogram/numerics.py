@@ -84,6 +84,7 @@ def ane_conv(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any
 ) -> Tensor:
     """conv, accumulated over blocks of input channels."""
+    # The groups' sums are apart, so a block takes the same channels of each of them.
     grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
     parts = (
         conv(grouped[:, :, b].flatten(1, 2), weight[:, b], groups=groups, **how)

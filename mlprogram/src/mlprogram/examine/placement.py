@@ -82,6 +82,7 @@ def _find_crossings(
     crossing = {}
     for i, op in enumerate(profile.ops):
         for tensor in op.activations:
+            # what no operation makes is an input, which the CPU hands over
             made_off = tensor.name not in made_by or made_by[tensor.name] in off
             if made_off != (i in off):
                 crossing[tensor.name] = tensor.bytes

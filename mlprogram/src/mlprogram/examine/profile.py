@@ -55,6 +55,7 @@ def count_macs(
     """MACs of one execution; 0 for every operation that is not a product of tensors."""
     if op_type == "conv":
         return math.prod(outputs[0]) * math.prod(inputs["weight"][1:])
+    # in a conv each result meets every tap of its kernel, here each value of x does
     if op_type == "conv_transpose":
         return math.prod(inputs["x"]) * math.prod(inputs["weight"][1:])
     if op_type == "linear":

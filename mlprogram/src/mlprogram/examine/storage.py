@@ -77,6 +77,7 @@ def read_storage(function: Function, plan: ExecutionPlan) -> Storage:
         for name in list_tensor_operands(op)
         if name in producers
     }
+    # text and lists are settings, not weights
     names = {name for name in names if isinstance(plan.constants[name].value, np.ndarray)}
     return Storage(
         MappingProxyType({name: _read_stored(name, producers) for name in sorted(names)})
@@ -115,6 +116,7 @@ def _walk_parts(
         if value.WhichOneof("value") == "blobFileValue":
             yield dtype.name, (value.blobFileValue.fileName, value.blobFileValue.offset, size)
         else:
+            # it lies in no file: a number of its own keeps two of the same size apart
             yield dtype.name, ("", hash((op.name, parameter)), size)
     for names in op.inputs.values():
         for name in names:

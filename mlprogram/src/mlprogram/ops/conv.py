@@ -130,6 +130,7 @@ def conv_transpose(
     )
     sizes = output_shape[2:] if output_shape else same
     crops = _compute_crops(pad_type, pad, full, sizes)
+    # PyTorch cuts the same number at both ends; what is left to cut, or to grow, is done behind it.
     padding = [min(pair) if min(pair) >= 0 else 0 for pair in crops]
     rest = [(before - p, after - p) for (before, after), p in zip(crops, padding, strict=True)]
     y = _CONV_TRANSPOSE[rank - 1](x, weight, bias, strides, padding, 0, groups, dilations)
@@ -237,6 +238,7 @@ def plan_windows(
     for size, (before, after), k, s in zip(shape[2:], pads, kernel_sizes, strides, strict=True):
         padded = size + before + after
         count = (padded - k + (s - 1 if ceil_mode else 0)) // s + 1
+        # as in PyTorch, no window begins in the padding behind the values
         if ceil_mode and (count - 1) * s >= size + before and before + after > 0:
             count -= 1
         extra.append((0, max(0, (count - 1) * s + k - padded)))

@@ -67,6 +67,7 @@ def gather_nd(
 ) -> Tensor:
     """Slices of x at the coordinates in the last axis of `indices`."""
     coordinates = _check_coordinates(indices, x.shape[batch_dims:], validate_indices)
+    # every sample of a batch axis is indexed by its own number
     for i in range(batch_dims):
         shape = [1] * coordinates[0].dim()
         shape[i] = x.shape[i]

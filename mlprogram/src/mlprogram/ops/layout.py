@@ -136,6 +136,7 @@ def reverse_sequence(x: Tensor, lengths: Tensor, seq_axis: int = 0, batch_axis: 
     steps = torch.arange(x.shape[seq_axis])
     lengths = lengths.long().unsqueeze(1)
     places = torch.where(steps < lengths, lengths - 1 - steps, steps)  # [batch, steps]
+    # laid along their two axes of x, in whichever order these come
     shape = [1] * x.dim()
     shape[batch_axis], shape[seq_axis] = places.shape
     places = places if batch_axis % x.dim() < seq_axis % x.dim() else places.T
@@ -272,6 +273,7 @@ def _make_index(
                 shape[axis]
             )
         )
+        # PyTorch knows no negative stride: the same places are read forwards, and flipped later
         if step < 0:
             reversals.append(sum(not isinstance(i, int) for i in index))
             places = places[::-1]

@@ -349,6 +349,7 @@ def _fold_places(place: Tensor, size: int, mode: str) -> Tensor:
     place = place.long()
     if mode in ("constant", "border"):
         return place.clamp(0, size - 1)
+    # `reflection` mirrors at the centre of the edge pixel, `symmetric` repeats that pixel
     if mode == "reflection":
         place = place.remainder(max(2 * (size - 1), 1))
         return torch.where(place < size, place, 2 * (size - 1) - place)
