@@ -1,9 +1,9 @@
 """What others may use of this room."""
 
 # A stage
+from .builder import Artifact as Artifact
 from .builder import CheckpointStage as CheckpointStage
 from .builder import Kind as Kind
-from .builder import Part as Part
 from .builder import Stage as Stage
 from .builder import all_held as all_held
 from .builder import build_packages as build_packages
@@ -149,7 +149,7 @@ from .errors import require_installed as require_installed
 from .errors import run_cli as run_cli
 
 # PyTorch module to .mlpackage
-from .export import Function as Function
+from .export import FunctionSpec as FunctionSpec
 from .export import TensorType as TensorType
 from .export import full_disk_is_an_oserror as full_disk_is_an_oserror
 from .export import quiet_coremltools as quiet_coremltools
@@ -222,13 +222,13 @@ from .staging import check_implied as check_implied
 from .staging import check_output as check_output
 from .staging import discard as discard
 from .staging import is_of_finder as is_of_finder
+from .staging import is_there as is_there
 from .staging import json_of as json_of
 from .staging import json_text as json_text
 from .staging import recover as recover
 from .staging import staged as staged
 from .staging import staged_together as staged_together
 from .staging import strangers as strangers
-from .staging import there as there
 from .staging import write_json as write_json
 
 # The chain as a list

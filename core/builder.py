@@ -19,7 +19,7 @@ from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import MAIN
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.export import Function, convert, save_functions
+from kokoro_ane.core.export import FunctionSpec, convert, save_functions
 from kokoro_ane.core.manifest import (
     MANIFEST_FILE,
     PACKAGE_FILE,
@@ -45,7 +45,7 @@ BUILD_KEY = "build_sha256"  # of a manifest's tools
 
 
 @dataclass(frozen=True)
-class Part:
+class Artifact:
     """One package of a stage: the stage's name in the manifest, the file's name, and contract
     function -> its name inside.
     """
@@ -59,13 +59,13 @@ class Part:
 class Kind:
     """What a stage is written as: a package, a file. `tools`: distributions that shape the bytes.
 
-    `write`: the functions of a part to a path, and opened again, by contract name. `ours`: of a
-    folder, see core.staging. `annotate`: write what people read into a checked file.
+    `write`: the functions of an artifact to a path, and opened again, by contract name. `ours`: of
+    a folder, see core.staging. `annotate`: write what people read into a checked file.
     """
 
     suffix: str
     tools: tuple[str, ...]
-    write: Callable[[Any, Part, Path], dict[str, Any]]
+    write: Callable[[Any, Artifact, Path], dict[str, Any]]
     ours: Ours | None = None
     annotate: Callable[[Path, str, Mapping[str, Any]], None] | None = None
 
@@ -81,18 +81,18 @@ class Stage(Protocol):
     def target(self) -> str:
         """iOS17 or iOS18; of another kind of file what it asks of its reader."""
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """The packages; one, but for an encoder of iOS 17, which knows no functions."""
 
-    def facts(self, name: str, program: Any) -> ProgramFacts:
+    def check_program(self, name: str, program: Any) -> ProgramFacts:
         """What function `name` is made of. Raises CheckFailed where it breaks a promise of the
         stage.
         """
 
-    def figures(self, programs: Mapping[str, Any]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Any]) -> list[Check]:
         """The executed functions against PyTorch, each figure beside its limit."""
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The manifest's fields that only the stage knows: method, checkpoint, inputs, outputs,
         buckets and so on.
         """
@@ -104,16 +104,16 @@ class CheckpointStage:
     checkpoint: "Checkpoint"
     precision: str
 
-    def part(self, stage: str, level: str, functions: Mapping[str, str]) -> Part:
+    def make_artifact(self, stage: str, level: str, functions: Mapping[str, str]) -> Artifact:
         """One package, called after the stage, the checkpoint and the level."""
         name = package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)
-        return Part(stage, name, functions)
+        return Artifact(stage, name, functions)
 
     def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
         """Return the converted model as it is."""
         return model
 
-    def provenance(self) -> dict[str, Any]:
+    def describe_provenance(self) -> dict[str, Any]:
         """The manifest's fields that say what a package was made from."""
         return {
             "method": self.precision,
@@ -127,7 +127,7 @@ class CheckpointStage:
 class PackageStage(Stage, Protocol):
     """A stage that becomes Core ML packages."""
 
-    def function(self, name: str) -> Function:
+    def make_function(self, name: str) -> FunctionSpec:
         """The contract function of that name."""
 
     def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
@@ -143,41 +143,41 @@ def build_packages(
     Raises CheckFailed: a broken promise or a missed limit; InputError: bad input.
     """
     kind = kind or PACKAGE
-    parts = stage.parts()
+    artifacts = stage.list_artifacts()
     targets: list[tuple[Path, Ours | None]] = []
-    for part in parts:
-        targets.append((out / f"{part.file}{kind.suffix}", kind.ours or PACKAGE_FILE))
-        targets.append((out / f"{part.file}.json", MANIFEST_FILE))
+    for artifact in artifacts:
+        targets.append((out / f"{artifact.file}{kind.suffix}", kind.ours or PACKAGE_FILE))
+        targets.append((out / f"{artifact.file}.json", MANIFEST_FILE))
     manifests = []
     # A package whose checks fail never stands under its name, and neither does its manifest.
     with staged_together(*targets) as places, put_temporary_files_in(places[0].parents[1]):
         packages, asides = places[::2], places[1::2]  # what is written, and its manifest
         programs: dict[str, Any] = {}
-        for part, package in zip(parts, packages, strict=True):
-            programs |= kind.write(stage, part, package)
-        facts = {name: stage.facts(name, program) for name, program in programs.items()}
-        figures = all_held(stage.figures(programs))
-        for part, package, aside in zip(parts, packages, asides, strict=True):
+        for artifact, package in zip(artifacts, packages, strict=True):
+            programs |= kind.write(stage, artifact, package)
+        facts = {name: stage.check_program(name, program) for name, program in programs.items()}
+        figures = all_held(stage.measure_figures(programs))
+        for artifact, package, aside in zip(artifacts, packages, asides, strict=True):
             # over all functions of the package; `structure` has them one by one
             operations: Counter[str] = Counter()
-            for name in part.functions:
+            for name in artifact.functions:
                 operations.update(facts[name].operations)
             checks = {
                 "figures": [asdict(figure) for figure in figures],
-                "structure": {name: facts[name].as_dict() for name in part.functions},
+                "structure": {name: facts[name].as_dict() for name in artifact.functions},
             }
-            contract = stage.contract(part)
+            contract = stage.describe_artifact(artifact)
             if kind.annotate:
-                kind.annotate(package, part.stage, contract)
+                kind.annotate(package, artifact.stage, contract)
             manifest = Manifest(
-                stage=part.stage,
+                stage=artifact.stage,
                 precision=stage.precision,
                 target=stage.target,
-                functions=dict(part.functions),
+                functions=dict(artifact.functions),
                 operations=dict(sorted(operations.items())),
                 checks=checks,
                 tools=tool_versions(kind.tools) | ({BUILD_KEY: key} if key else {}),
-                path=out / f"{part.file}.json",
+                path=out / f"{artifact.file}.json",
                 **contract,
                 **describe_package(package),
             )
@@ -186,15 +186,17 @@ def build_packages(
     return tuple(manifests)
 
 
-def _write(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
-    """Convert the part's functions, save them as `path` and open what was saved, by contract
+def _write(stage: PackageStage, artifact: Artifact, path: Path) -> dict[str, Program]:
+    """Convert the artifact's functions, save them as `path` and open what was saved, by contract
     name.
     """
     models = {}
-    for name, inside in part.functions.items():
-        models[inside] = stage.finish(convert(stage.function(name), stage.precision, stage.target))
+    for name, inside in artifact.functions.items():
+        models[inside] = stage.finish(
+            convert(stage.make_function(name), stage.precision, stage.target)
+        )
     save_functions(models, path)
-    return {name: Program(path, function=inside) for name, inside in part.functions.items()}
+    return {name: Program(path, function=inside) for name, inside in artifact.functions.items()}
 
 
 PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _write, package_of_ours, write_notes)

@@ -217,7 +217,7 @@ def _line(problem: Exception) -> str | None:
     """Return the line that the user reads, or None for a bug."""
     if isinstance(problem, InputError):
         return str(problem)
-    if no_memory(problem):
+    if is_out_of_memory(problem):
         return NO_MEMORY
     if isinstance(problem, ModuleNotFoundError):
         module = (problem.name or "").partition(".")[0].replace("-", "_")
@@ -287,7 +287,7 @@ def run_with_streams(command: Callable[[], int]) -> int:
     return EXIT_BAD_INPUT
 
 
-def no_memory(problem: BaseException) -> bool:
+def is_out_of_memory(problem: BaseException) -> bool:
     """Return whether too little memory was the reason, while a library was loaded or ran; each
     library has its own words for it.
     """

@@ -1,7 +1,7 @@
 """PyTorch module to .mlpackage: the only caller of ct.convert, on any operating system, with bytes
 that depend on nothing but the inputs.
 
-    function = Function(module, example, inputs, outputs, keep_fp32=("conv_post", "stft"))
+    function = FunctionSpec(module, example, inputs, outputs, keep_fp32=("conv_post", "stft"))
     save_package(convert(function, precision="fp16", target="iOS17"), Path("aside.mlpackage"))
 
 Known traps of coremltools 9.0 that this file answers are in docs/architecture.md.
@@ -50,7 +50,7 @@ class TensorType:
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class FunctionSpec:
     """What is traced and converted. `keep_fp32` names submodules whose operations stay in fp32 when
     the precision is fp16.
     """
@@ -111,7 +111,7 @@ def reduce_self_checks() -> Iterator[None]:
         yield
 
 
-def convert(function: Function, precision: str, target: str) -> "ct.models.MLModel":
+def convert(function: FunctionSpec, precision: str, target: str) -> "ct.models.MLModel":
     """Trace and convert. Raises InputError for an unknown precision or target."""
     if precision not in PRECISIONS or target not in TARGETS:
         raise InputError(

@@ -23,7 +23,7 @@ from kokoro_ane.core.commands import command_for
 from kokoro_ane.core.contract import DEFAULT_LAYOUT, LAYOUTS
 from kokoro_ane.core.data_files import check_name, fill_defaults, read_json, readable, sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import OwnFile, is_of_finder, json_of, json_text, strangers, there
+from kokoro_ane.core.staging import OwnFile, is_of_finder, is_there, json_of, json_text, strangers
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -156,7 +156,7 @@ class Manifest:
         """Read a manifest; InputError when it is missing, not JSON, of another format, or has other
         keys.
         """
-        there(path)  # a build may have been killed while it took its names
+        is_there(path)  # a build may have been killed while it took its names
         data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(

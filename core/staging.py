@@ -330,7 +330,7 @@ def _settle(folder: Path) -> None:
     shutil.rmtree(old)  # before new/, which is complete no longer
 
 
-def there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
     """Return whether a file stands there, after what killed processes left beside it was put in its
     place: a reader sees what a writer would.
     """

@@ -77,7 +77,7 @@ def read_pt_array(path: Path) -> "np.ndarray":
         **{("torch", name): dtype for name, dtype in STORAGES.items()},
     }
 
-    class Reader(pickle.Unpickler):
+    class TensorUnpickler(pickle.Unpickler):
         """Calls nothing but what is allowed."""
 
         def find_class(self, module: str, name: str) -> Any:
@@ -100,7 +100,7 @@ def read_pt_array(path: Path) -> "np.ndarray":
         (index,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
         folder = index.removesuffix("data.pkl")
         with archive.open(index) as stream:
-            tensor = Reader(stream).load()
+            tensor = TensorUnpickler(stream).load()
         if not isinstance(tensor, np.ndarray):
             raise ValueError(f"it holds a {type(tensor).__name__}")
         return tensor

@@ -48,7 +48,8 @@ def list_voices(source: str | None = None) -> tuple[ListedVoice, ...]:
 
     Raises InputError for a folder without voices.
     """
-    names, at_hand = list_voice_names(source), _at_hand(source)
+    names = list_voice_names(source)
+    at_hand = _at_hand(source)
     if not names:
         raise InputError(f"{source} holds no voice")
     hub = read_released()[0]["voices"]

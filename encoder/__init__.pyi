@@ -1,7 +1,7 @@
 """What others may use of this room."""
 
 # ALBERT as Kokoro uses it
-from .albert import Layer as Layer
+from .albert import AlbertLayer as AlbertLayer
 from .encoder_stage import KEEP_FP32 as KEEP_FP32
 
 # The encoder as a Stage
@@ -21,23 +21,23 @@ from .encoder_steps import Encoded as Encoded
 from .encoder_steps import EncoderBackend as EncoderBackend
 from .encoder_steps import check_speed as check_speed
 from .encoder_steps import encode as encode
-from .encoder_steps import input_ids as input_ids
+from .encoder_steps import encode_phonemes as encode_phonemes
 from .encoder_steps import join_programs as join_programs
-from .encoder_steps import whole_frames as whole_frames
+from .encoder_steps import round_durations as round_durations
 
 # The encoder in PyTorch
 from .functions import DurationFunction as DurationFunction
 from .functions import Encoder as Encoder
 from .functions import ProsodyFunction as ProsodyFunction
 from .functions import TextEncoder as TextEncoder
+from .functions import load_torch_encoder as load_torch_encoder
 from .functions import make_exact_functions as make_exact_functions
-from .functions import torch_backend as torch_backend
-from .functions import torch_encoder as torch_encoder
-from .functions import torch_functions as torch_functions
+from .functions import make_torch_backend as make_torch_backend
+from .functions import make_torch_functions as make_torch_functions
 
 # A two-way LSTM whose result does not depend on the padding, as one stock LSTM
 from .lstm import OneLSTM as OneLSTM
 from .lstm import PrefixLSTM as PrefixLSTM
-from .lstm import flagged as flagged
+from .lstm import add_flag as add_flag
 from .lstm import unroll_lstms as unroll_lstms
 from .lstm import use_lstm_operators as use_lstm_operators

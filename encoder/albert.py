@@ -49,13 +49,14 @@ class Embeddings(nn.Module):
         super()._load_from_state_dict(state, prefix, *rest)
 
 
-class Attention(nn.Module):
+class SelfAttention(nn.Module):
     """Self-attention over the unpadded keys, with its residual and norm."""
 
     def __init__(self, config: PlbertConfig) -> None:
         super().__init__()
         width = config.hidden_size
-        self.heads, self.head_size = config.num_attention_heads, width // config.num_attention_heads
+        self.heads = config.num_attention_heads
+        self.head_size = width // self.heads
         self.query, self.key, self.value, self.dense = (nn.Linear(width, width) for _ in range(4))
         self.LayerNorm = nn.LayerNorm(width, eps=NORM_EPSILON)
 
@@ -63,25 +64,27 @@ class Attention(nn.Module):
         """x [1, T, width], excluded [1, 1, 1, T] (0, or -EXCLUDED in the padding) -> [1, T,
         width].
         """
-        query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
+        query, key, value = (
+            self._split_heads(layer(x)) for layer in (self.query, self.key, self.value)
+        )
         # [1, heads, T, T]
         scores = (query / math.sqrt(self.head_size)) @ key.transpose(2, 3) + excluded
         mixed = (torch.softmax(scores, dim=-1) @ value).transpose(1, 2)  # [1, T, heads, head_size]
         return self.LayerNorm(x + self.dense(mixed.reshape(1, -1, self.heads * self.head_size)))
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         # [1, heads, T, head_size]
         return x.reshape(1, -1, self.heads, self.head_size).transpose(1, 2)
 
 
-class Layer(nn.Module):
+class AlbertLayer(nn.Module):
     """Attention, then two linear layers with tanh-approximated GELU, each with residual and
     norm.
     """
 
     def __init__(self, config: PlbertConfig) -> None:
         super().__init__()
-        self.attention = Attention(config)
+        self.attention = SelfAttention(config)
         self.ffn = nn.Linear(config.hidden_size, config.intermediate_size)
         self.ffn_output = nn.Linear(config.intermediate_size, config.hidden_size)
         self.full_layer_layer_norm = nn.LayerNorm(config.hidden_size, eps=NORM_EPSILON)
@@ -99,7 +102,7 @@ class LayerGroup(nn.Module):
 
     def __init__(self, config: PlbertConfig) -> None:
         super().__init__()
-        self.albert_layers = Modules([Layer(config)])
+        self.albert_layers = Modules([AlbertLayer(config)])
 
 
 class Transformer(nn.Module):

@@ -36,13 +36,13 @@ from kokoro_ane.core import (
     SPEED,
     STYLE,
     TEXT,
+    Artifact,
     Check,
     Checkpoint,
     CheckpointStage,
-    Function,
+    FunctionSpec,
     InputError,
     Manifest,
-    Part,
     ProgramFacts,
     TensorType,
     described,
@@ -101,7 +101,7 @@ COMPUTE_UNITS = {"default": units_for("encoder", "macOS", [15, 0], "")}
 
 
 @dataclass(frozen=True)
-class Utterance:
+class EncoderInputs:
     """Inputs of the encoder: ids with boundary tokens, style [1, 128] (the prosody half), speed."""
 
     ids: tuple[int, ...]
@@ -121,7 +121,7 @@ def choose_fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, .
     return tuple(dict.fromkeys(pairs))
 
 
-def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance]:
+def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[EncoderInputs]:
     """Random symbols of several lengths in the checkpoint's voices, which are harder than speech
     and need no corpus.
     """
@@ -136,7 +136,7 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
         pack = torch.from_numpy(library.pack(library.names[index % len(library.names)]))
         style = style_row(pack, tokens - 2)[:, checkpoint.config.style_dim :]
         ids = (BOUNDARY_ID, *(symbol_ids[symbol] for symbol in symbols), BOUNDARY_ID)
-        utterances.append(Utterance(ids, style, SPEEDS[index % len(SPEEDS)]))
+        utterances.append(EncoderInputs(ids, style, SPEEDS[index % len(SPEEDS)]))
     return utterances
 
 
@@ -181,24 +181,24 @@ class EncoderStage(CheckpointStage):
         """The limits of the alignment between the two functions."""
         return AlignmentLimits.from_config(self.checkpoint.config, self.buckets.frames[-1])
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """One package, or one for each function where a package knows no functions."""
         if self.target == "iOS17":
             return tuple(
-                self.part(ENCODER_NAME + name.capitalize(), self.precision, {name: MAIN})
+                self.make_artifact(ENCODER_NAME + name.capitalize(), self.precision, {name: MAIN})
                 for name in (DURATION, PROSODY)
             )
         functions = {DURATION: DURATION, PROSODY: PROSODY}
-        return (self.part(ENCODER_NAME, self.precision, functions),)
+        return (self.make_artifact(ENCODER_NAME, self.precision, functions),)
 
-    def function(self, name: str) -> Function:
+    def make_function(self, name: str) -> FunctionSpec:
         """Inputs and outputs are float32 and int32 in every precision."""
         config = self.checkpoint.config
         style = (1, config.style_dim)
         style_type = TensorType(STYLE, np.float32, (style,))
         if name == PROSODY:
             shapes = tuple((1, config.hidden_dim + 1, 1, frames) for frames in self.buckets.frames)
-            return Function(
+            return FunctionSpec(
                 ProsodyFunction(self.encoder),
                 (torch.ones(shapes[0]), torch.zeros(style)),
                 (TensorType(FRAMES, np.float32, shapes), style_type),
@@ -209,7 +209,7 @@ class EncoderStage(CheckpointStage):
         ids = torch.zeros(1, self.buckets.tokens[0], dtype=torch.int32)
         ids[:, -1] = PADDING_ID
         token_shapes = tuple((1, tokens) for tokens in self.buckets.tokens)
-        return Function(
+        return FunctionSpec(
             DurationFunction(self.encoder),
             (ids, torch.zeros(style), torch.ones(1)),
             (
@@ -221,7 +221,7 @@ class EncoderStage(CheckpointStage):
             KEEP_FP32[DURATION],
         )
 
-    def facts(self, name: str, program: Program) -> ProgramFacts:
+    def check_program(self, name: str, program: Program) -> ProgramFacts:
         """The program's counts. Raises CheckFailed where it has another number of LSTMs than the
         module, an operation whose shape depends on data, or far too many operations.
         """
@@ -230,7 +230,7 @@ class EncoderStage(CheckpointStage):
         )
         lengths = len(self.buckets.tokens if name == DURATION else self.buckets.frames)
         expected_lstms = sum(
-            isinstance(module, OneLSTM) for module in self.function(name).module.modules()
+            isinstance(module, OneLSTM) for module in self.make_function(name).module.modules()
         )
         lstms = facts.operations.get("lstm", 0)
         # A masked LSTM that is unrolled has a hundred times the operations.
@@ -241,7 +241,7 @@ class EncoderStage(CheckpointStage):
         require(facts.promises(self.precision, lengths) | lstm_promise, f"function {name}")
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """Every tensor that leaves the package against PyTorch at exact length, at several
         fills.
         """
@@ -260,15 +260,15 @@ class EncoderStage(CheckpointStage):
                 pairs.append((exact, got))
         return compare_outputs(pairs, self.precision)
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
         config = self.checkpoint.config
         words = describe_contract(config.hidden_dim, config.style_dim)
-        fp32_modules = {name: list(KEEP_FP32[name]) for name in part.functions}
-        return self.provenance() | {
+        fp32_modules = {name: list(KEEP_FP32[name]) for name in artifact.functions}
+        return self.describe_provenance() | {
             "buckets": self.buckets.frames,
-            "inputs": {name: words[name]["inputs"] for name in part.functions},
-            "outputs": {name: words[name]["outputs"] for name in part.functions},
+            "inputs": {name: words[name]["inputs"] for name in artifact.functions},
+            "outputs": {name: words[name]["outputs"] for name in artifact.functions},
             "source": {"kept_fp32": fp32_modules} if self.precision == "fp16" else {},
             "token_buckets": self.buckets.tokens,
             "compute_units": COMPUTE_UNITS,

@@ -1,7 +1,7 @@
 """Phonemes to features, step by step: vocabulary, style row, durations, alignment by gather,
 prosody.
 
-    encoded = encode(EncoderBackend(torch_functions(encoder), limits), ids, style, speed=1.0)
+    encoded = encode(EncoderBackend(make_torch_functions(encoder), limits), ids, style, speed=1.0)
     encoded.asr, encoded.f0_hz, encoded.energy      # what the vocoder reads
 
 T = tokens with the boundary at both ends, F = frames. The backend is PyTorch, at exact length or
@@ -56,7 +56,7 @@ STAGE = "encoder"
 _SHOWN = 5  # unknown symbols named in one message
 
 
-def input_ids(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
+def encode_phonemes(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
     """The ids of the phonemes, with the boundary token at both ends. Raises InputError for no
     phonemes, too many, and symbols outside the vocabulary.
     """
@@ -104,7 +104,7 @@ class AlignmentLimits:
         return cls(int(config.max_dur / MIN_SPEED), longest_bucket)
 
 
-def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
+def round_durations(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
     """Round as upstream does, half to even, at least 1: raw [n] frames -> [n] int64. Raises
     InputError beyond the limits and for NaN.
     """
@@ -149,7 +149,7 @@ class Buckets:
     tokens: tuple[int, ...]
     frames: tuple[int, ...]
 
-    def for_tokens(self, count: int) -> int:
+    def find_token_bucket(self, count: int) -> int:
         """The smallest token bucket that holds `count`."""
         for bucket in self.tokens:
             if count <= bucket:
@@ -176,15 +176,15 @@ class Functions:
 def join_programs(programs: Mapping[str, Callable[[Named], Named]]) -> Functions:
     """Both functions, from the programs of one package, of two, or of two files, by name."""
 
-    def duration(ids: Any, style: Any, speed: Any) -> tuple[Any, ...]:
+    def predict_duration(ids: Any, style: Any, speed: Any) -> tuple[Any, ...]:
         outputs = programs[DURATION]({INPUT_IDS: ids, STYLE: style, SPEED: speed})
         return outputs[DURATIONS], outputs[HIDDEN], outputs[TEXT]
 
-    def prosody(frames: Any, style: Any) -> tuple[Any, ...]:
+    def predict_prosody(frames: Any, style: Any) -> tuple[Any, ...]:
         outputs = programs[PROSODY]({FRAMES: frames, STYLE: style})
         return outputs[F0_HZ], outputs[ENERGY]
 
-    return Functions(duration, prosody)
+    return Functions(predict_duration, predict_prosody)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ class EncoderBackend:
     arrays: bool = False
 
 
-class Context(Protocol):
+class EncoderContext(Protocol):
     """What the steps read beside tensors."""
 
     @property
@@ -219,27 +219,29 @@ class Context(Protocol):
         """Computes the two functions."""
 
 
-def _encode_ids(context: Context, tensors: Tensors) -> Tensors:
+def _encode_ids(context: EncoderContext, tensors: Tensors) -> Tensors:
     return {
-        "ids": np.array(input_ids("".join(map(chr, tensors["phonemes"])), context.vocab), np.int32)
+        "ids": np.array(
+            encode_phonemes("".join(map(chr, tensors["phonemes"])), context.vocab), np.int32
+        )
     }
 
 
-def _pad(context: Context, tensors: Tensors) -> Tensors:
+def _pad(context: EncoderContext, tensors: Tensors) -> Tensors:
     ids = tensors["ids"]
     buckets = context.encoder.buckets
-    padding = 0 if buckets is None else buckets.for_tokens(len(ids)) - len(ids)
+    padding = 0 if buckets is None else buckets.find_token_bucket(len(ids)) - len(ids)
     # [1, T]
     return {"input_ids": np.pad(ids, (0, padding), constant_values=PADDING_ID)[None]}
 
 
-def _select_style(context: Context, tensors: Tensors) -> Tensors:
+def _select_style(context: EncoderContext, tensors: Tensors) -> Tensors:
     row = style_row(context.voice, len(tensors["phonemes"]))  # [1, 256]
     half = row.shape[1] // 2
     return {"style_decoder": row[:, :half], "style_prosody": row[:, half:]}
 
 
-def _predict_durations(context: Context, tensors: Tensors) -> Tensors:
+def _predict_durations(context: EncoderContext, tensors: Tensors) -> Tensors:
     style = tensors["style_prosody"]
     backend = context.encoder
     inputs = (tensors["input_ids"], style, tensors["speed"].astype(style.dtype))
@@ -253,11 +255,11 @@ def _predict_durations(context: Context, tensors: Tensors) -> Tensors:
     return cut | {"raw": cut["raw"][0]}
 
 
-def _round(context: Context, tensors: Tensors) -> Tensors:
-    return {"durations": whole_frames(tensors["raw"], context.encoder.limits)}
+def _round(context: EncoderContext, tensors: Tensors) -> Tensors:
+    return {"durations": round_durations(tensors["raw"], context.encoder.limits)}
 
 
-def _align(context: Context, tensors: Tensors) -> Tensors:
+def _align(context: EncoderContext, tensors: Tensors) -> Tensors:
     durations = tensors["durations"]
     return {
         "token_of_frame": np.repeat(np.arange(len(durations)), durations)[
@@ -266,12 +268,12 @@ def _align(context: Context, tensors: Tensors) -> Tensors:
     }
 
 
-def _gather_text(_: Context, tensors: Tensors) -> Tensors:
+def _gather_text(_: EncoderContext, tensors: Tensors) -> Tensors:
     # [1, C, 1, F] -> [1, C, F]
     return {"asr": tensors["text"][..., tensors["token_of_frame"]][:, :, 0]}
 
 
-def _gather_frames(context: Context, tensors: Tensors) -> Tensors:
+def _gather_frames(context: EncoderContext, tensors: Tensors) -> Tensors:
     aligned = tensors["hidden"][..., tensors["token_of_frame"]]  # [1, C, 1, F]
     frames = aligned.shape[-1]
     buckets = context.encoder.buckets
@@ -279,7 +281,7 @@ def _gather_frames(context: Context, tensors: Tensors) -> Tensors:
     return {"frames": pack_frames(aligned, bucket)}
 
 
-def _predict_prosody(context: Context, tensors: Tensors) -> Tensors:
+def _predict_prosody(context: EncoderContext, tensors: Tensors) -> Tensors:
     backend = context.encoder
     f0_hz, energy = computed(
         backend.functions.prosody,

@@ -1,7 +1,7 @@
 """The encoder in PyTorch: upstream's four parts before the decoder under its keys (ALBERT, the
 prosody predictor, the text encoder), cut into the two functions that are exported, at any padding.
 
-    functions = torch_functions(Encoder.from_checkpoint(checkpoint))
+    functions = make_torch_functions(Encoder.from_checkpoint(checkpoint))
     durations, hidden, text = functions.duration(input_ids, style, speed)
 
 encoder/encoder_steps.py runs them, or the same functions of a built package. Source: upstream
@@ -106,11 +106,11 @@ class ProsodyPredictor(nn.Module):
         self.lstm = PrefixLSTM(width + style_dim, width // 2)
         self.duration_proj = DurationProjection(width, config.max_dur)
         self.shared = PrefixLSTM(width + style_dim, width // 2)
-        self.F0, self.N = (self._branch(width, style_dim) for _ in range(2))
+        self.F0, self.N = (self._make_branch(width, style_dim) for _ in range(2))
         self.F0_proj, self.N_proj = (Conv(width // 2, 1, 1, weight_norm=False) for _ in range(2))
 
     @staticmethod
-    def _branch(width: int, style_dim: int) -> Modules[AdainResBlk1d]:
+    def _make_branch(width: int, style_dim: int) -> Modules[AdainResBlk1d]:
         half = width // 2
         return Modules(
             [
@@ -164,14 +164,16 @@ class TextEncoder(nn.Module):
         padding.
         """
         columns = None if inside is None else inside.transpose(1, 2).unsqueeze(2)  # [B, 1, 1, T]
-        x = _only(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns)  # [B, C, 1, T]
+        x = _keep_inside(
+            self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns
+        )  # [B, C, 1, T]
         for block in self.cnn:
-            x = _only(block(x), columns)
+            x = _keep_inside(block(x), columns)
         x = self.lstm(x.squeeze(2).transpose(1, 2), inside)  # [B, T, C]
         return x.transpose(1, 2).unsqueeze(2)  # [B, C, 1, T]
 
 
-def _only(x: Tensor, columns: Tensor | None) -> Tensor:
+def _keep_inside(x: Tensor, columns: Tensor | None) -> Tensor:
     return x if columns is None else x * columns
 
 
@@ -289,10 +291,8 @@ class F0Predictor(nn.Module):
             .transpose(1, 2)
             .unsqueeze(2)
         )
-        column, mask = (
-            style.unsqueeze(2).unsqueeze(3),
-            Mask.from_values(frames[:, -1:]),
-        )  # [1, S, 1, 1]
+        column = style.unsqueeze(2).unsqueeze(3)  # [1, S, 1, 1]
+        mask = Mask.from_values(frames[:, -1:])
         return self.curve(x, column, mask), x, column, mask
 
 
@@ -312,7 +312,7 @@ class ProsodyFunction(nn.Module):
         return f0_hz, self.energy_predictor(x, column, mask)
 
 
-def torch_functions(encoder: Encoder) -> Functions:
+def make_torch_functions(encoder: Encoder) -> Functions:
     """Both functions in PyTorch."""
     return Functions(DurationFunction(encoder).eval(), ProsodyFunction(encoder).eval())
 
@@ -332,15 +332,15 @@ def make_exact_functions(encoder: Encoder) -> Functions:
             module.__class__ = type(module).__bases__[0]
             for name, weight in weights.items():
                 setattr(module, name, nn.Parameter(weight, requires_grad=False))
-    return torch_functions(wide.double())
+    return make_torch_functions(wide.double())
 
 
-def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
+def load_torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
     """The checkpoint's encoder in PyTorch. Raises InputError as Encoder.from_checkpoint."""
-    return torch_backend(Encoder.from_checkpoint(checkpoint), checkpoint.config)
+    return make_torch_backend(Encoder.from_checkpoint(checkpoint), checkpoint.config)
 
 
-def torch_backend(encoder: Encoder, config: KokoroConfig) -> EncoderBackend:
+def make_torch_backend(encoder: Encoder, config: KokoroConfig) -> EncoderBackend:
     """The encoder in PyTorch at exact length, for utterances that the longest bucket holds."""
     limits = AlignmentLimits.from_config(config, DEFAULT_BUCKETS[-1])
-    return EncoderBackend(torch_functions(encoder), limits)
+    return EncoderBackend(make_torch_functions(encoder), limits)

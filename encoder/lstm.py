@@ -47,13 +47,15 @@ class PrefixLSTM(OneLSTM, nn.LSTM):
         """
         if inside is None:
             return super().forward(x)[0]
-        x, state = flagged(x, inside), x.new_zeros(2, len(x), self.hidden_size)
+        x, state = add_flag(x, inside), x.new_zeros(2, len(x), self.hidden_size)
         return (
-            torch.lstm(x, (state, state), self.flag_weights(), True, 1, 0.0, False, True, True)[0]
+            torch.lstm(
+                x, (state, state), self.make_flag_weights(), True, 1, 0.0, False, True, True
+            )[0]
             * inside
         )
 
-    def flag_weights(self) -> list[Tensor]:
+    def make_flag_weights(self) -> list[Tensor]:
         """torch.lstm's list of weights, one column wider: -1 for the input gate (the first quarter
         of the rows), 0 for the others. The flag is large and not the weight, so that a scale per
         row still fits the rest of the row.
@@ -72,12 +74,12 @@ class PrefixLSTM(OneLSTM, nn.LSTM):
         return weights
 
 
-def flagged(x: Tensor, inside: Tensor) -> Tensor:
+def add_flag(x: Tensor, inside: Tensor) -> Tensor:
     """x [B, T, inner], zero in the padding, and the column that marks it: [B, T, inner + 1]."""
     return torch.cat([x * inside, (1 - inside) * CLOSED_GATE], dim=2)
 
 
-def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+def run_lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """One step: the sums of the four gates (input, forget, cell, output) [..., 4 hidden] and the
     cell [..., hidden] -> the next state and cell.
     """
@@ -111,11 +113,11 @@ class ScanLSTM(nn.Module):
     def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
         """x [1, T, inner] -> [1, T, 2 hidden]."""
         rows = x.squeeze(0)  # [T, inner]
-        ahead = self._one_way(rows, DIRECTIONS[0])
-        back = self._one_way(rows.flip(0), DIRECTIONS[1]).flip(0)
+        ahead = self._run_one_way(rows, DIRECTIONS[0])
+        back = self._run_one_way(rows.flip(0), DIRECTIONS[1]).flip(0)
         return torch.cat([ahead, back], dim=1).unsqueeze(0)  # [1, T, 2 hidden]
 
-    def _one_way(self, rows: Tensor, end: str) -> Tensor:
+    def _run_one_way(self, rows: Tensor, end: str) -> Tensor:
         """[T, inner] -> [T, hidden]."""
         from torch._higher_order_ops.scan import scan
 
@@ -124,7 +126,7 @@ class ScanLSTM(nn.Module):
         sums = (rows @ getattr(self, f"inward_{end}") + getattr(self, f"bias_{end}")).unsqueeze(1)
 
         def step(carried: list[Tensor], row: Tensor) -> tuple[list[Tensor], Tensor]:
-            state, cell = lstm_step(row + carried[0] @ onward, carried[1])
+            state, cell = run_lstm_step(row + carried[0] @ onward, carried[1])
             return [state, cell], state.clone()
 
         first = sums.new_zeros(1, self.hidden)
@@ -149,7 +151,7 @@ def lstm_steps(sums: Tensor, onward: Tensor) -> Tensor:
     state = cell = sums.new_zeros(len(onward))
     states = []
     for row in sums:
-        state, cell = lstm_step(row + state @ onward, cell)
+        state, cell = run_lstm_step(row + state @ onward, cell)
         states.append(state)
     return torch.stack(states)
 
@@ -162,7 +164,7 @@ def _(sums: Tensor, onward: Tensor) -> Tensor:
 class OperatorLSTM(ScanLSTM):
     """ScanLSTM whose loop is the operator."""
 
-    def _one_way(self, rows: Tensor, end: str) -> Tensor:
+    def _run_one_way(self, rows: Tensor, end: str) -> Tensor:
         """[T, inner] -> [T, hidden]."""
         sums = rows @ getattr(self, f"inward_{end}") + getattr(self, f"bias_{end}")  # [T, 4 hidden]
         states: Tensor = lstm_steps(sums, getattr(self, f"onward_{end}"))

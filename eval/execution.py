@@ -169,14 +169,14 @@ class ClipBench:
         # late: the executed package of a vocoder needs none of what is imported below
         reader = None
         if execution.level:
-            from kokoro_ane.encoder import torch_backend
+            from kokoro_ane.encoder import make_torch_backend
             from kokoro_ane.quantize import LevelFile
 
             checkpoint = self.reference.checkpoint
             stage = execution.stage
             level = LevelFile.for_level(execution.level, checkpoint, manifest.parent, stage)
             if stage == ENCODER:
-                backend = torch_backend(level.network, checkpoint.config)
+                backend = make_torch_backend(level.network, checkpoint.config)
                 return EncoderSubject(Reader(self.reference, backend))
             return VocoderSubject(self.reference, level.render)
         if execution.encoder:

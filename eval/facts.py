@@ -54,10 +54,10 @@ def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Prof
     # What the statistics are measured over is run whole; only what is longer runs in windows.
     if frames <= frames_of(programs[UTTERANCE].all_shapes()[-1]):
         return [run(DECODER, frames), run(UTTERANCE, frames)]
-    from kokoro_ane.vocoder import windows
+    from kokoro_ane.vocoder import cut_windows
 
     sizes = tuple(frames_of(shapes) for shapes in programs[WINDOW].all_shapes())
-    counts = Counter(window.frames for window in windows(frames, sizes, early=False))
+    counts = Counter(window.frames for window in cut_windows(frames, sizes, early=False))
     return [run(DECODER, frames), *(run(WINDOW, size, count) for size, count in counts.items())]
 
 

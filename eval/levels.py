@@ -31,8 +31,8 @@ from kokoro_ane.core import (
     InputError,
     Manifest,
     commit,
+    is_there,
     level_name,
-    there,
 )
 from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
 from kokoro_ane.eval.facts import facts_of
@@ -109,7 +109,7 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> LevelRec
     """
     request = context.request(method.name, layout)
     failed = ""
-    if not there(request.vocoder):
+    if not is_there(request.vocoder):
         failed = f"not built; `{options_for(method, layout).command}` builds it"
     if failed and context.may_build:
         try:

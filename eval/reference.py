@@ -32,7 +32,7 @@ from kokoro_ane.core import (
     read_npz,
     staged,
 )
-from kokoro_ane.encoder import EncoderBackend, TextEncoder, torch_encoder
+from kokoro_ane.encoder import EncoderBackend, TextEncoder, load_torch_encoder
 from kokoro_ane.eval.metrics.allowance import Allowance
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.natural import HEARING, Variations, sound_probe
@@ -47,7 +47,7 @@ from kokoro_ane.speech import (
     text_encoder,
     vocoder_inputs,
 )
-from kokoro_ane.vocoder import Vocoder, VocoderInputs, gaussian_noise, render_reference
+from kokoro_ane.vocoder import Vocoder, VocoderInputs, draw_noise, render_reference
 
 if TYPE_CHECKING:
     from kokoro_ane.vocoder import EagerVocoder
@@ -98,7 +98,7 @@ class Reference:
     @cached_property
     def encoder(self) -> EncoderBackend:
         """The checkpoint's, in float32."""
-        return torch_encoder(self.checkpoint)
+        return load_torch_encoder(self.checkpoint)
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
         """Return the features of a clip, with the noise of `seed + other_seed`."""
@@ -107,8 +107,8 @@ class Reference:
 
     def with_noise(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
         """Return the same features, with the noise of `seed + other_seed`."""
-        noise = gaussian_noise(inputs.frames, self.seed + other_seed)
-        spectrum = self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
+        noise = draw_noise(inputs.frames, self.seed + other_seed)
+        spectrum = self.vocoder.generator.m_source.compute_spectrum(inputs.f0_hz, noise)
         return replace(inputs, spectrum=spectrum)
 
     @torch.no_grad()
@@ -128,8 +128,8 @@ class Reference:
         inputs = self._features(utterance)
         # [1, hidden, F]
         asr = inputs.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)
-        noise = gaussian_noise(HELD_FRAMES, self.seed + other_seed)
-        spectrum = self.vocoder.generator.m_source.spectrum(f0_hz, noise)
+        noise = draw_noise(HELD_FRAMES, self.seed + other_seed)
+        spectrum = self.vocoder.generator.m_source.compute_spectrum(f0_hz, noise)
         return VocoderInputs(asr, f0_hz, energy, inputs.style, spectrum), pitch_hz
 
     def settled(self, inputs: VocoderInputs, clip: Utterance, predictor: str) -> VocoderInputs:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from kokoro_ane.core import InputError, style_row
-from kokoro_ane.encoder import Encoded, EncoderBackend, encode, whole_frames
+from kokoro_ane.encoder import Encoded, EncoderBackend, encode, round_durations
 from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure, spread
 from kokoro_ane.eval.metrics.framing import defect
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial
@@ -209,7 +209,7 @@ class EncoderSubject:
         try:
             encoded = self.reader.encoded(clip, clip.durations)
             limits = self.reader.reference.encoder.limits
-            durations = whole_frames(encoded.raw.numpy(), limits)
+            durations = round_durations(encoded.raw.numpy(), limits)
         except InputError as problem:
             return Rendition(defect=str(problem))
         return Rendition(durations=durations, prosody=encoded)

@@ -83,7 +83,7 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the
     system that the encoder asks for.
     """
-    from kokoro_ane.core import there
+    from kokoro_ane.core import is_there
     from kokoro_ane.pipeline import first_voice_bytes
     from kokoro_ane.quantize import HALF, Request
     from kokoro_g2p import text_bytes
@@ -97,7 +97,7 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
         "encoder_ios": "",
     }
     request = Request(checkpoint, build, HALF)
-    if all(map(there, request.encoders)):
+    if all(map(is_there, request.encoders)):
         manifests = [request.manifest(path) for path in request.encoders]
         product["bytes"]["encoder"] = sum(manifest.package_bytes for manifest in manifests)
         product["encoder_ios"] = max(manifest.target for manifest in manifests)

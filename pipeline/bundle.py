@@ -99,7 +99,7 @@ def choose_folder(options: BundleOptions, request: "Request") -> Path:
     from kokoro_ane.core import package_name
 
     checkpoint = request.checkpoint
-    packages = RUNTIMES[options.runtime].packages
+    packages = RUNTIMES[options.runtime].is_for_packages
     # a package of fp32 is a reference
     releasable = checkpoint.releasable and not (packages and request.method == "fp32")
     level = request.level if packages else f"{options.runtime}-{request.level}"

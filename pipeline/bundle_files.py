@@ -61,7 +61,7 @@ from kokoro_ane.runtimes import (
     read_predictor,
     require_genuine,
 )
-from kokoro_ane.vocoder import half
+from kokoro_ane.vocoder import round_to_half
 from kokoro_g2p import DATA, Language, languages_for, write_text_tables
 
 SUMS, CARD, NOTICES = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md"
@@ -139,7 +139,7 @@ def write_bundle(
         for name, voice in voices.items():
             (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encode_pack(voice.pack))
             if predictor:
-                content = half(voice.statistics).astype("<f2").tobytes()
+                content = round_to_half(voice.statistics).astype("<f2").tobytes()
                 (aside / VOICES / f"{name}{STATISTICS_SUFFIX}").write_bytes(content)
         spoken = languages_for(checkpoint.voices)
         for language in dialects or spoken:

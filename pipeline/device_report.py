@@ -52,7 +52,7 @@ class Timed(TypedDict):
     predict_ms: list[float]
 
 
-class Row(TypedDict):
+class ShapeMeasurement(TypedDict):
     """Measurements of one shape of a function; only `refused`, the reason, where Core ML refused
     it.
     """
@@ -70,7 +70,7 @@ class Measured(TypedDict):
 
     package: str
     sha256: str
-    rows: list[Row]
+    rows: list[ShapeMeasurement]
 
 
 class Report(TypedDict):
@@ -96,9 +96,9 @@ class DeviceOptions(CommandOptions):
     build: Path = build_option("--read: folder with the packages")
 
 
-def empty_row(program: "OpenProgram", shapes: dict[str, tuple[int, ...]]) -> Row:
+def empty_row(program: "OpenProgram", shapes: dict[str, tuple[int, ...]]) -> ShapeMeasurement:
     """A row without any measurement."""
-    return Row(
+    return ShapeMeasurement(
         function=program.function.name,
         shapes={tensor: list(shape) for tensor, shape in shapes.items()},
         refused=None,

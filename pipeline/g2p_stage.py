@@ -20,10 +20,10 @@ import torch
 from kokoro_ane.core import (
     G2P_NAME,
     MAIN,
+    Artifact,
     Check,
-    Function,
+    FunctionSpec,
     InputError,
-    Part,
     ProgramFacts,
     TensorType,
     full_disk_is_an_oserror,
@@ -163,14 +163,16 @@ class G2PStage:
         """In PyTorch."""
         return LetterToSound.load(self.weights)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """w8 is the package that everything else looks for."""
-        return (Part(G2P_NAME, G2P_NAME if self.method == "w8" else f"{G2P_NAME}-{self.method}"),)
+        return (
+            Artifact(G2P_NAME, G2P_NAME if self.method == "w8" else f"{G2P_NAME}-{self.method}"),
+        )
 
-    def function(self, name: str = MAIN) -> Function:
+    def make_function(self, name: str = MAIN) -> FunctionSpec:
         """ids int32 [words, symbols] in, logits float32 [words, symbols, 2 * sounds] out."""
         example = (torch.ones(SHAPES[0], dtype=torch.int32),)
-        return Function(
+        return FunctionSpec(
             self.model,
             example,
             (TensorType(IDS, np.int32, shapes=SHAPES),),
@@ -197,7 +199,7 @@ class G2PStage:
                 model, config=OptimizationConfig(op_type_configs={"linear": linear})
             )
 
-    def facts(self, name: str, program: Program) -> ProgramFacts:
+    def check_program(self, name: str, program: Program) -> ProgramFacts:
         """No recurrence, no shapes, one gather (the embedding), every matrix in int8."""
         facts = ProgramFacts.from_program(program, IDS, FORBIDDEN)
         gathers = facts.operations.get("gather", 0)
@@ -212,11 +214,11 @@ class G2PStage:
         require(facts.promises(self.precision, len(SHAPES)) | stage_promises, "the program")
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """Logits and answers."""
         return measure_logits(make_package_run(programs[MAIN]), self.model.run, self.method)
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """Its alphabets, its shapes, how to read the logits, and the weights it came from."""
         ids = {
             "shape": ["words", "symbols"],

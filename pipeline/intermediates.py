@@ -20,7 +20,7 @@ import torch
 
 from kokoro_ane.core import EQUAL, Checkpoint, Tensors, Voice, run_steps, style_row
 from kokoro_ane.encoder import STEPS as ENCODER_STEPS
-from kokoro_ane.encoder import Encoder, input_ids, torch_backend
+from kokoro_ane.encoder import Encoder, encode_phonemes, make_torch_backend
 from kokoro_ane.pipeline.step_comparison import (
     ABSENT,
     LEAST_DB,
@@ -32,7 +32,7 @@ from kokoro_ane.pipeline.step_comparison import (
 from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.upstream import collect_intermediates, inject_noise, load_upstream
 from kokoro_ane.runtimes import EagerBackend
-from kokoro_ane.vocoder import SOURCE, Vocoder, gaussian_noise
+from kokoro_ane.vocoder import SOURCE, Vocoder, draw_noise
 from kokoro_ane.vocoder import STEPS as VOCODER_STEPS
 
 # The compared tensors, each behind those that it is computed from.
@@ -58,11 +58,11 @@ def run_upstream(checkpoint: Checkpoint, inputs: Tensors, pack: np.ndarray) -> T
     injected. `inputs` as `begin` gives them, the voice's pack [510, 1, 256].
     """
     phonemes = "".join(map(chr, inputs["phonemes"]))
-    ids = torch.tensor([input_ids(phonemes, checkpoint.config.vocab)])
+    ids = torch.tensor([encode_phonemes(phonemes, checkpoint.config.vocab)])
     style = torch.from_numpy(style_row(pack, len(phonemes))).double()
     model = load_upstream(checkpoint).double()
     # the noise is drawn by frames, because upstream alone knows how many there will be
-    with inject_noise(lambda frames: torch.from_numpy(gaussian_noise(frames, *inputs["seed"]))):
+    with inject_noise(lambda frames: torch.from_numpy(draw_noise(frames, *inputs["seed"]))):
         tensors = collect_intermediates(model, ids, style, float(inputs["speed"][0]))
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
@@ -72,7 +72,7 @@ def run_torch(
 ) -> Tensors:
     """Run our PyTorch in float64, at exact length and without predictions."""
     config = checkpoint.config
-    encoder = torch_backend(Encoder.from_checkpoint(checkpoint).double(), config)
+    encoder = make_torch_backend(Encoder.from_checkpoint(checkpoint).double(), config)
     vocoder = EagerBackend(Vocoder.from_checkpoint(checkpoint).double(), config.hidden_dim)
     # the style's dtype is the one that all steps compute in
     voice = Voice(pack.astype(np.float64))

@@ -142,7 +142,8 @@ def move_to_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.n
     silence end and begin: at both ends of the chunk, and at marks with 40 ms of quiet. The tokens
     of a silence share it evenly; every word keeps some time.
     """
-    sounds, loudness = find_sounds(phonemes), Loudness(samples)
+    sounds = find_sounds(phonemes)
+    loudness = Loudness(samples)
     moved = np.clip(edges, 0, len(samples))
     word = sounds[0] + 1
     _move_silence(moved, 0, 0, word, find_first_sound(samples, edges, phonemes) or 0)
@@ -186,18 +187,21 @@ class JoinTrim:
         text's first chunk, which keeps what is before its first sound.
         """
         self.edges, self.phonemes, self.begun, self.start = edges, phonemes, first, 0
-        self.at, self.held = 0, np.zeros(0, np.float32)
+        self.at = 0
+        self.held = np.zeros(0, np.float32)
         self.hold_from = max(0, int(edges[find_sounds(phonemes)[-1] + 1]) - EARLY)
 
     def __call__(self, piece: np.ndarray) -> np.ndarray:
         """Take the next piece [n] float32; return the samples that need not be held back."""
-        held, self.at = np.concatenate([self.held, piece]), self.at + len(piece)
+        held = np.concatenate([self.held, piece])
+        self.at += len(piece)
         if not self.begun:
             sound = find_first_sound(held, self.edges, self.phonemes)
             if sound is None:
                 self.held = held
                 return held[:0]
-            self.begun, self.start = True, max(0, sound - FADE_SAMPLES)
+            self.begun = True
+            self.start = max(0, sound - FADE_SAMPLES)
             held = held[self.start :].copy()
             held[:FADE_SAMPLES] *= fade(len(held[:FADE_SAMPLES]))
         offset = self.at - len(held)
@@ -254,7 +258,8 @@ def split_shares(
     """The share of each of the `parts` in the samples [n] of their call, cut in the middle of the
     pauses. Raises NoPause where one of them has not 40 ms of quiet.
     """
-    edges, loudness = find_edges(durations), Loudness(samples)
+    edges = find_edges(durations)
+    loudness = Loudness(samples)
     shares: list[Share] = []
     place = begin = 0  # of the chunk: its first phoneme in the call, its first sample
     for part, following in zip_longest(parts, parts[1:]):

@@ -192,13 +192,13 @@ def _make_streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
     if options.target == PADDED_TARGET:
         raise InputError("--target iOS17 is for --layout padded: three functions need iOS 18")
     from kokoro_ane.speech import check_speech
-    from kokoro_ane.vocoder import BUCKETS, CHECK_FRAMES, Lengths, StreamingStage, predictor_of
+    from kokoro_ane.vocoder import BUCKETS, CHECK_FRAMES, Lengths, StreamingStage, require_predictor
 
     # likewise before the checkpoint is opened
     lengths = Lengths.from_buckets(options.buckets or BUCKETS)
     checkpoint = opened()
     speech = check_speech(checkpoint, min(CHECK_FRAMES, lengths.decoder[-1]))
-    predictor = predictor_of(checkpoint)
+    predictor = require_predictor(checkpoint)
     return StreamingStage(
         checkpoint, predictor, lengths, options.precision, speech, layout=options.layout
     )
@@ -217,7 +217,7 @@ def _make_portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage,
         make_kind,
     )
     from kokoro_ane.speech import check_speech
-    from kokoro_ane.vocoder import excerpt
+    from kokoro_ane.vocoder import cut_excerpt
 
     if options.stage == "encoder":
         return PortableEncoderStage(checkpoint, runtime), make_kind(runtime)
@@ -227,7 +227,7 @@ def _make_portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage,
         return OnnxStreamingStage.from_checkpoint(checkpoint), FOLDER
     speech = check_speech(checkpoint, max(CHECKED_FRAMES))
     # an exported file takes any length: three lengths are executed
-    excerpts = tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES)
+    excerpts = tuple(cut_excerpt(speech, 0, frames) for frames in CHECKED_FRAMES)
     return PortableVocoderStage(checkpoint, runtime, excerpts), make_kind(runtime)
 
 

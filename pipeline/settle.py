@@ -46,10 +46,15 @@ def main(argv: list[str] | None = None) -> int:
 
     from kokoro_ane.core import open_checkpoint, voice_sha256
     from kokoro_ane.speech import settle
-    from kokoro_ane.vocoder import SettledVoices, predictor_of, settled_file, write_settled
+    from kokoro_ane.vocoder import (
+        SettledVoices,
+        name_settled_file,
+        require_predictor,
+        write_settled,
+    )
 
     checkpoint = open_checkpoint(options.checkpoint)
-    out = options.out and check_output(options.out / settled_file(checkpoint.sha256))
+    out = options.out and check_output(options.out / name_settled_file(checkpoint.sha256))
     names = options.voices or checkpoint.voices
     if not names:
         raise InputError(f"{checkpoint.folder / 'voices'} holds no voice")
@@ -60,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     spent_s = time.monotonic() - started
     if out:
         by_hash = {voice_sha256(packs[name]): vectors for name, vectors in settled.items()}
-        predictor = predictor_of(checkpoint).sha256
+        predictor = require_predictor(checkpoint).sha256
         write_settled(out, SettledVoices(predictor, checkpoint.sha256, by_hash))
     # how far a voice's usual log variances lie from what is predicted for it
     rows = [

@@ -118,7 +118,7 @@ class SpeakOptions(CommandOptions):
 
 
 @dataclass(frozen=True, eq=False)
-class Spoken:
+class SpeechResult:
     """What was spoken. report: JSON-ready, docs/speaking.md. samples: [n] float32; none where a
     file or a stream took them.
     """
@@ -228,7 +228,7 @@ def synthesize_blocks(
     voice: "Voice",
     made_with: dict[str, Any],
     started: float,
-) -> Spoken:
+) -> SpeechResult:
     """Speak the text, block by block, into the file, the stream or memory. The report is of the
     audio and of the time it took. `made_with`: what decides the samples. `started`: when the
     command or the call did.
@@ -319,7 +319,9 @@ def synthesize_blocks(
         "loudness_lufs": files[0]["loudness_lufs"],
         "seconds_trimmed": round((stats.samples - samples_written) / SAMPLE_RATE_HZ, 6),
     }
-    return Spoken(report | ({"files": files} if options.split else {}), np.concatenate(memory))
+    return SpeechResult(
+        report | ({"files": files} if options.split else {}), np.concatenate(memory)
+    )
 
 
 def name_chapter_file(out: Path, number: int) -> Path:
@@ -355,7 +357,7 @@ def open_destination(
         yield output
 
 
-def speak_text(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
+def speak_text(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> SpeechResult:
     """Speak a text. The model stays open for the next call that asks for the same, until a file in
     `build` changes. `stdin`: what a text or file of "-" stands for.
 
@@ -459,7 +461,7 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.pipeline.speaking import WITHOUT_FILES
     from kokoro_ane.runtimes import ENCODER_BY_PYTORCH, RUNTIMES
 
-    if RUNTIMES[report["runtime"]].packages:
+    if RUNTIMES[report["runtime"]].is_for_packages:
         if not options.phonemes and "G2P" not in report["models"]:
             print(
                 f"unknown words are read by NumPy: {options.build / 'G2P.json'} is not built; `make"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
     from kokoro_ane.pipeline.timestamps import TimedWord
     from kokoro_ane.quantize import Request
-    from kokoro_ane.runtimes import Opened
+    from kokoro_ane.runtimes import OpenedChain
     from kokoro_g2p import Phonemizer, TextParts
 
 
@@ -72,7 +72,7 @@ class Kokoro:
     """
 
     def __init__(
-        self, checkpoint: "Checkpoint", runtime: str, request: "Request", opened: "Opened"
+        self, checkpoint: "Checkpoint", runtime: str, request: "Request", opened: "OpenedChain"
     ) -> None:
         """`runtime` opened the models of `request`."""
         from kokoro_ane.core import VoiceLibrary
@@ -202,7 +202,7 @@ class Kokoro:
         from kokoro_ane.runtimes import RUNTIMES
 
         # PyTorch alone speaks without Core ML's tools, whose import takes as long as PyTorch's
-        if not RUNTIMES[self.runtime].packages:
+        if not RUNTIMES[self.runtime].is_for_packages:
             return None, {}
         from kokoro_ane.pipeline.g2p_stage import make_package_run
         from kokoro_ane.runtimes import open_g2p
@@ -268,7 +268,8 @@ class _PartsOfLoop:
     """Parts of an asynchronous iterable, for a thread beside the loop that they come from."""
 
     def __init__(self, parts: AsyncIterable[str], loop: asyncio.AbstractEventLoop) -> None:
-        self._parts, self._loop = aiter(parts), loop
+        self._parts = aiter(parts)
+        self._loop = loop
         self._awaited: Future[str | None] | None = None
 
     def __iter__(self) -> Iterator[str]:
@@ -359,7 +360,7 @@ def _open(
     """The model as `load` describes it. `stamp` changes with the files in `build`: a package that
     was built anew is opened anew.
     """
-    from kokoro_ane.core import open_checkpoint, there
+    from kokoro_ane.core import is_there, open_checkpoint
     from kokoro_ane.quantize import Request
     from kokoro_ane.runtimes import RUNTIMES, default_runtime, open_runtime, resolve
 
@@ -368,7 +369,7 @@ def _open(
     request = resolve(name, Request(checkpoint, build, method, layout))
     # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
     may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
-    if may_choose and not there(request.vocoder):
+    if may_choose and not is_there(request.vocoder):
         print(
             f"{request.vocoder} is not built: PyTorch speaks;"
             f" `{request.command(request.vocoder)}` builds it",

@@ -173,7 +173,7 @@ def is_chapter_start(before: Speech | None, chunk: Chunk) -> bool:
 
 
 @dataclass
-class Level:
+class PeakLevel:
     """The peak of a call's waveform before fades and gain, and its gain, of what is computed so
     far.
     """
@@ -183,7 +183,8 @@ class Level:
 
     def add(self, waveform: np.ndarray, gain: float) -> None:
         """The next piece [n]."""
-        self.peak, self.gain = max(self.peak, float(np.abs(waveform).max())), gain
+        self.peak = max(self.peak, float(np.abs(waveform).max()))
+        self.gain = gain
 
 
 def take_turns(
@@ -248,7 +249,9 @@ class Pipeline:
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
         check_speed(options.speed)
-        self.dropped, index, started = Counter[str](), 0, self.clock()
+        self.dropped = Counter[str]()
+        index = 0
+        started = self.clock()
         before: Speech | None = None
         for call in self._calls(text, options.raw):
             phonemized = self.clock() - started
@@ -336,7 +339,7 @@ class Pipeline:
 
         # vocoder: the samples of the call, and which of them belong to which chunk
         durations = tensors["durations"].tolist()
-        level = Level()
+        level = PeakLevel()
         windowed = options.windowed and len(call) == 1
         pieces = self._pieces(chain, tensors, windowed, level, seconds)
         shares = [Share(tuple(durations), find_edges(durations), pieces)]
@@ -378,13 +381,13 @@ class Pipeline:
         chain: Chain,
         tensors: Tensors,
         windowed: bool,
-        level: Level,
+        level: PeakLevel,
         seconds: dict[str, float],
     ) -> Iterator[np.ndarray]:
         """The finished samples of a call: in windows where the vocoder has them and they are
         asked for, else in one piece. `tensors`: of the steps before the vocoder.
         """
-        if not (windowed and hasattr(self.vocoder, "pieces")):
+        if not (windowed and hasattr(self.vocoder, "render_pieces")):
             tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
             level.add(tensors["waveform"], float(tensors["gain"][0]))
             yield tensors["samples"]
@@ -393,7 +396,7 @@ class Pipeline:
         started = self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
         inputs = (tensors[name] for name in VOCODER_INPUTS)
-        for piece in self.vocoder.pieces(*inputs, frames):
+        for piece in self.vocoder.render_pieces(*inputs, frames):
             waveform = np.asarray(piece)
             require_sound(waveform)
             samples = finish(waveform)
@@ -415,7 +418,8 @@ class SynthesisStats:
         self, clock: Callable[[], float] = time.perf_counter, started: float | None = None
     ) -> None:
         """`started`: when the first audio began to be waited for, by `clock`; None: now."""
-        self.clock, self.started = clock, clock() if started is None else started
+        self.clock = clock
+        self.started = clock() if started is None else started
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.chunks = self.earlier = self.turned_down = self.samples = 0
         self.spoken = self.phonemes = self.played = 0

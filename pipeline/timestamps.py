@@ -193,7 +193,8 @@ class TimesFile:
         point = ","
         heading = "<b>{}</b>"
         if self.suffix == ".vtt":
-            lines, point = lines.replace("&", "&amp;").replace("<", "&lt;"), "."
+            lines = lines.replace("&", "&amp;").replace("<", "&lt;")
+            point = "."
             heading = "<c.chapter>{}</c>"
         if is_heading:
             lines = heading.format(lines)

@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     tables = {"torch": intermediates.compare_runs(reference, ours, intermediates.EXACT)}
     if runtime and chain:
         # a package computes in fp16 where its precision plan says so
-        packages = RUNTIMES[runtime].packages
+        packages = RUNTIMES[runtime].is_for_packages
         limits = dict(intermediates.PACKAGE if packages else intermediates.FLOAT32)
         if chain.vocoder.predictor:
             del limits["waveform"]

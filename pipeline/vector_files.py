@@ -36,7 +36,7 @@ INDEX, VOICE, STATISTICS, JOINED = "index.json", "voice.npy", "statistics.npy", 
 
 
 @dataclass(frozen=True)
-class Utterance:
+class VectorUtterance:
     """An utterance of the vectors; its phonemes are of Kokoro's vocabulary."""
 
     id: str
@@ -46,8 +46,8 @@ class Utterance:
 
 
 UTTERANCES = (
-    Utterance("short", "hˈI."),
-    Utterance("sentence", "həlˈO, wˈɜɹld! ðɪs ɪz ɐ tˈɛst.", speed=1.25, seed=7),
+    VectorUtterance("short", "hˈI."),
+    VectorUtterance("sentence", "həlˈO, wˈɜɹld! ðɪs ɪz ɐ tˈɛst.", speed=1.25, seed=7),
 )
 # Three chunks: a sentence, a paragraph break, and a sentence cut in two because one call says at
 # most CUT phonemes here.
@@ -155,7 +155,7 @@ def _list_files(index: dict[str, Any]) -> list[dict[str, Any]]:
     return [index["voice"], index["statistics"], index["text"], *tensors]
 
 
-def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[str, Any]:
+def _write_utterance(folder: Path, chain: Chain, utterance: VectorUtterance) -> dict[str, Any]:
     tensors = run_steps(STEPS, chain, begin(utterance.phonemes, utterance.speed, utterance.seed))
     (folder / utterance.id).mkdir()
     entries = {}

@@ -33,14 +33,14 @@ from kokoro_ane.core import (
     UTTERANCE,
     VOCODER_NAME,
     WINDOW,
+    Artifact,
     BuildOptions,
     Check,
     CheckFailed,
     Checkpoint,
-    Function,
+    FunctionSpec,
     InputError,
     Manifest,
-    Part,
     ProgramFacts,
     build_packages,
     describe_package,
@@ -55,8 +55,8 @@ from kokoro_ane.encoder import (
     EncoderStage,
     check_utterances,
     encode,
-    torch_functions,
-    whole_frames,
+    make_torch_functions,
+    round_durations,
 )
 from kokoro_ane.quantize.level import Level, level_of, load_level, save_level
 from kokoro_ane.quantize.locator import FLOAT, HALF, Request, options_for
@@ -73,9 +73,9 @@ from kokoro_ane.vocoder import (
     Vocoder,
     VocoderInputs,
     VocoderStage,
-    predictor_of,
+    measure_snr,
     render_reference,
-    snr_check,
+    require_predictor,
 )
 from mlprogram import Program
 
@@ -257,27 +257,28 @@ class CompressedStage:
         """The parent's deployment target, or a newer one that the level needs."""
         return self.inside.target
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """As many packages as the parents are, by the level's name."""
         level = level_name(self.level.method.name, self.parents[0].layout)
         return tuple(
-            self.inside.part(part.stage, level, part.functions) for part in self.plain.parts()
+            self.inside.make_artifact(artifact.stage, level, artifact.functions)
+            for artifact in self.plain.list_artifacts()
         )
 
-    def function(self, name: str) -> Function:
+    def make_function(self, name: str) -> FunctionSpec:
         """The contract function of that name."""
-        return self.inside.function(name)
+        return self.inside.make_function(name)
 
     def finish(self, model: Any) -> Any:
         """Nothing is done to a converted model."""
         return self.inside.finish(model)
 
-    def facts(self, name: str, program: Program) -> ProgramFacts:
+    def check_program(self, name: str, program: Program) -> ProgramFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise of its layout, or
         stores anything else than the level.
         """
-        facts = self.inside.facts(name, program)
-        require_stored(self.function(name).module, program)
+        facts = self.inside.check_program(name, program)
+        require_stored(self.make_function(name).module, program)
         # the same arithmetic as before, where inputs stay in float
         if not isinstance(self.inside, StreamingStage) and not self.level.ranges:
             parent = self.parent_of(name)
@@ -290,32 +291,32 @@ class CompressedStage:
                 raise CheckFailed(f"operations beside the uncompressed package's: {changed}")
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The package against its module, the module against the uncompressed one."""
         method = self.level.method
         inside = self.inside
         plain = self.plain
         if isinstance(inside, EncoderStage):
             assert isinstance(plain, EncoderStage)
-            return [*inside.figures(programs), *encoder_figures(method, plain, inside)]
+            return [*inside.measure_figures(programs), *encoder_figures(method, plain, inside)]
         assert not isinstance(plain, EncoderStage)
         figures = preparation_figures(self.level, plain.vocoder, inside.speech)
-        rendered = inside.rendered(programs)
+        rendered = inside.render_speech(programs)
         limit_db = ROUNDED_MODULE_DB if self.level.ranges else MODULE_DB
         name = "SNR against the level in PyTorch"
-        figures.append(snr_check(name, rendered_in_torch(inside), rendered, limit_db))
+        figures.append(measure_snr(name, rendered_in_torch(inside), rendered, limit_db))
         frames = inside.speech.frames
         name = f"SNR against {method.parent} in PyTorch, {frames} frames of a tuning voice"
         limit_db = method.check_snr_db
-        return [*figures, snr_check(name, rendered_in_torch(plain), rendered, limit_db)]
+        return [*figures, measure_snr(name, rendered_in_torch(plain), rendered, limit_db)]
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
-        parent = self.parent_of(*part.functions)
-        contract = self.inside.contract(part)
+        parent = self.parent_of(*artifact.functions)
+        contract = self.inside.describe_artifact(artifact)
         compression = self.level.as_dict()
         if isinstance(self.plain, EncoderStage):
-            modules = [self.function(name).module for name in part.functions]
+            modules = [self.make_function(name).module for name in artifact.functions]
             labels = {form.label for module in modules for form in stored_forms(module)}
             compression["compressed_ops"] = len(labels)  # of two packages each has its own
         else:
@@ -338,7 +339,7 @@ def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> 
     if level.caps:
         steps["a scale that varies over time too"] = (level, RIPPLE_DB)
     return [
-        snr_check(
+        measure_snr(
             f"SNR of the vocoder with {name} against the checkpoint's, PyTorch fp32",
             reference,
             render_reference(step.prepared(plain), speech),
@@ -355,7 +356,7 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
     """
     limits = replace(plain.limits, total_frames=sys.maxsize)
     before, after = (
-        EncoderBackend(torch_functions(stage.encoder), limits) for stage in (plain, inside)
+        EncoderBackend(make_torch_functions(stage.encoder), limits) for stage in (plain, inside)
     )
     pairs = []
     moved = 0
@@ -364,7 +365,7 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
         expected = encode(before, *inputs)
         durations = expected.durations.numpy()
         got = encode(after, *inputs, durations=durations)
-        moved += int((whole_frames(got.raw.numpy(), limits) != durations).sum())
+        moved += int((round_durations(got.raw.numpy(), limits) != durations).sum())
         pairs.append((expected, got))
     figures = []
     for name, half in ENCODER_TENSORS.items():
@@ -385,7 +386,7 @@ def stored_forms(module: nn.Module) -> list[StoredWeight]:
 def rendered_in_torch(stage: VocoderStage | StreamingStage) -> np.ndarray:
     """The stage's speech by its modules."""
     if isinstance(stage, StreamingStage):
-        return stage.in_torch().render(stage.speech)
+        return stage.make_torch_chain().render(stage.speech)
     return render_reference(stage.vocoder, stage.speech)
 
 
@@ -433,7 +434,7 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
                 tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)
             ]
             recorded_sha256 = parent.inputs[DECODER][STATISTICS]["predictor_sha256"]
-        predictor = predictor_of(checkpoint)
+        predictor = require_predictor(checkpoint)
         if recorded_sha256 != predictor.sha256:
             again = f"run `{BuildOptions('vocoder', layout=parent.layout).command}` again"
             differ = (

@@ -38,8 +38,8 @@ from kokoro_ane.speech import calibration_inputs
 from kokoro_ane.vocoder import (
     Vocoder,
     VocoderInputs,
-    excerpt,
-    reference_arguments,
+    cut_excerpt,
+    make_reference_arguments,
     render_reference,
 )
 
@@ -151,7 +151,7 @@ class Curvature:
         dots: dict[str, dict[tuple[str, str], list[float]]] = {kind: {} for kind in KINDS}
         draws = torch.Generator().manual_seed(seed)
         for one in excerpts:
-            samples = model(*reference_arguments(one.inputs)).flatten()
+            samples = model(*make_reference_arguments(one.inputs)).flatten()
             vector = _VECTORS[one.kind](samples, samples.detach())
             for turn in range(probes):
                 signs = torch.randint(0, 2, vector.shape, generator=draws) * 2.0 - 1.0
@@ -248,7 +248,9 @@ def excerpts_of(checkpoint: Checkpoint, vocoder: Vocoder, seed: int, count: int)
     """
     sentences = list(calibration_inputs(checkpoint, vocoder, first_seed=seed))
     longest = sorted(sentences, key=lambda one: -one.frames)[:count]
-    speech = [Excerpt(SPEECH, excerpt(one, 0, min(EXCERPT_FRAMES, one.frames))) for one in longest]
+    speech = [
+        Excerpt(SPEECH, cut_excerpt(one, 0, min(EXCERPT_FRAMES, one.frames))) for one in longest
+    ]
     pauses = []
     for one in sentences:
         samples = torch.from_numpy(render_reference(vocoder, one))
@@ -262,6 +264,6 @@ def excerpts_of(checkpoint: Checkpoint, vocoder: Vocoder, seed: int, count: int)
         length = min(EXCERPT_FRAMES, one.frames)
         within = by_frame.unfold(0, length, 1).sum(dim=1)
         begin = int(within.argmax())
-        pauses.append((float(within[begin]), excerpt(one, begin, length)))
+        pauses.append((float(within[begin]), cut_excerpt(one, begin, length)))
     pauses.sort(key=lambda pair: -pair[0])
     return speech + [Excerpt(PAUSES, inputs) for share, inputs in pauses[:count] if share > 0]

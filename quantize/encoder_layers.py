@@ -21,10 +21,10 @@ from kokoro_ane.encoder import (
     Encoder,
     OneLSTM,
     PrefixLSTM,
+    add_flag,
     encode,
-    flagged,
-    torch_backend,
-    torch_functions,
+    make_torch_backend,
+    make_torch_functions,
 )
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit, Unfolded
@@ -46,7 +46,7 @@ class StoredPrefixLSTM(OneLSTM, OrderedLSTM):
     # the padding is an input of its own
     def forward(self, x: Tensor, inside: Tensor) -> Tensor:  # type: ignore[override]
         """x [1, T, inner], inside [1, T, 1] -> [1, T, 2 hidden], zero in the padding."""
-        return super().forward(flagged(x, inside).transpose(0, 1)).transpose(0, 1) * inside
+        return super().forward(add_flag(x, inside).transpose(0, 1)).transpose(0, 1) * inside
 
 
 def with_stored_lstms(encoder: Encoder) -> Encoder:
@@ -54,7 +54,7 @@ def with_stored_lstms(encoder: Encoder) -> Encoder:
     copied = copy.deepcopy(encoder)
     for path, layer in list(copied.named_modules()):
         if isinstance(layer, PrefixLSTM):
-            replace_module(copied, path, StoredPrefixLSTM(layer.flag_weights()))
+            replace_module(copied, path, StoredPrefixLSTM(layer.make_flag_weights()))
     return copied.eval()
 
 
@@ -62,7 +62,7 @@ def encoder_plan(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
     """The plan of every weight that is large enough to pay, by name; of an LSTM as in
     predictor.lstm.weight_ih.
     """
-    functions = torch_functions(encoder)
+    functions = make_torch_functions(encoder)
     in_fp32 = {
         module
         for function, scopes in KEEP_FP32.items()
@@ -103,7 +103,7 @@ def encoder_fits(
                 read.setdefault(path, Reading()).add_columns(columns)
 
     paths = {layer: path for path, layer in encoder.named_modules()}
-    backend = torch_backend(encoder, checkpoint.config)
+    backend = make_torch_backend(encoder, checkpoint.config)
     hooks = [layer.register_forward_hook(note) for layer in paths]
     with one_thread_each():
         for one in own_speech(checkpoint, TUNING):
@@ -124,7 +124,7 @@ def _products(
 ) -> Iterator[tuple[str, Tensor]]:
     """The names of a layer's weights and what each multiplies, [n, I taps]."""
     if isinstance(layer, StoredPrefixLSTM):
-        x = flagged(*inputs)[0]  # [T, I]
+        x = add_flag(*inputs)[0]  # [T, I]
         # the outputs [1, T, 2 H] hold the forward half, then the backward one: weight_hh multiplies
         # the state before the step, weight_hh_back the state after it
         ahead, back = output[0].chunk(2, dim=1)

@@ -28,12 +28,12 @@ from kokoro_ane.core import (
     InputError,
     Manifest,
     QuantizeOptions,
+    is_there,
     level_name,
     package_name,
-    there,
 )
 from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
-from kokoro_ane.vocoder import statistics_file, without_predictor
+from kokoro_ane.vocoder import explain_missing_predictor, find_predictor_file
 
 if TYPE_CHECKING:
     from kokoro_ane.core import Checkpoint
@@ -99,7 +99,7 @@ class Request:
         parts = tuple(map(self.path, ENCODER_PARTS.values()))
         return (
             parts
-            if self.files or (not there(whole) and any(path.is_file() for path in parts))
+            if self.files or (not is_there(whole) and any(path.is_file() for path in parts))
             else (whole,)
         )
 
@@ -135,7 +135,7 @@ class Request:
         and then `hint`, and where it is of another checkpoint or level.
         """
         command = self.command(path)
-        if not there(path):
+        if not is_there(path):
             raise InputError(f"{path} does not exist: run `{command}`{hint}")
         manifest = Manifest.load(path)
         manifest.require_made_from(self.checkpoint, command)
@@ -181,8 +181,8 @@ def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS)
     """
     if DEFAULT_LAYOUT not in layouts:
         why = f"this runtime or target has no {DEFAULT_LAYOUT} layout"
-    elif statistics_file(checkpoint) is None:
-        why = without_predictor(checkpoint)
+    elif find_predictor_file(checkpoint) is None:
+        why = explain_missing_predictor(checkpoint)
     else:
         return DEFAULT_LAYOUT
     print(f"{why}: --layout {PADDED}", file=sys.stderr)
@@ -202,7 +202,7 @@ def built(request: Request, build: Build) -> Manifest:
     Raises InputError for a package of another checkpoint or one that changed since it was built,
     and CheckFailed for a build that was refused.
     """
-    if not there(request.vocoder):
+    if not is_there(request.vocoder):
         if request.method not in CONVERTED:
             parent = FLOAT if request.files else method_named(request.method).parent
             assert parent is not None  # only what the converter makes has none
@@ -215,7 +215,7 @@ def built_encoder(request: Request, build: Build | None) -> tuple[Path, ...]:
     """The encoder's manifests, after building them where they are missing. Without `build` they
     have to exist. Raises as `built` does.
     """
-    lacking = [path for path in request.encoders if not there(path)]
+    lacking = [path for path in request.encoders if not is_there(path)]
     if build and lacking and request.encoder not in ("", *CONVERTED):
         built_encoder(replace(request, encoder=""), build)
     # where one of two packages is there, the check below names the command for the other

@@ -24,7 +24,14 @@ import torch
 from torch import Tensor, nn
 
 from kokoro_ane.quantize.palettes import Unfolded
-from kokoro_ane.vocoder import EagerVocoder, Place, Vocoder, VocoderInputs, places, render_reference
+from kokoro_ane.vocoder import (
+    EagerVocoder,
+    Place,
+    Vocoder,
+    VocoderInputs,
+    find_places,
+    render_reference,
+)
 
 STRIPS = 8
 DEALS = 2  # threads; each has its own sums, which are added in order
@@ -137,7 +144,7 @@ def readings(
             shown.advance(task)
 
     named = {*tops, *moments}
-    for name, place in places(eager).items():
+    for name, place in find_places(eager).items():
         if place.path not in named:
             continue
         eager.get_submodule(name).register_forward_pre_hook(partial(note, place))

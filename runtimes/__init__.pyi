@@ -30,7 +30,7 @@ from .onnx.onnx_streaming import OnnxStreamingStage as OnnxStreamingStage
 
 # An opened chain
 from .opened import ENCODER_BY_PYTORCH as ENCODER_BY_PYTORCH
-from .opened import Opened as Opened
+from .opened import OpenedChain as OpenedChain
 
 # A voice of a checkpoint, as an opened vocoder needs it
 from .opened_voice import is_settled as is_settled

@@ -19,7 +19,7 @@ import torch
 from kokoro_ane.core import scratch, units_for
 from kokoro_ane.encoder import EncoderBackend, EncoderPackage, join_programs
 from kokoro_ane.quantize import Request
-from kokoro_ane.runtimes.opened import Opened
+from kokoro_ane.runtimes.opened import OpenedChain
 from kokoro_ane.vocoder import StreamingPackage, VocoderPackage, open_package
 from mlprogram import BY_NAME, Program, TensorSpec, chip
 
@@ -83,14 +83,14 @@ class CoreMLProgram:
         return {name: torch.from_numpy(np.asarray(outputs[name])) for name in self.outputs}
 
 
-def open_chain(request: Request) -> Opened:
+def open_chain(request: Request) -> OpenedChain:
     """See runtimes.registry. The encoder runs on the compute units of its manifest, the vocoder on
     the Neural Engine where that can take it.
     """
     return open_manifests(*request.paths())
 
 
-def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
+def open_manifests(encoders: tuple[Path, ...], path: Path) -> OpenedChain:
     """Packages that belong together, wherever they lie."""
     package = EncoderPackage(encoders)
     units = choose_mac_units("encoder")
@@ -100,7 +100,7 @@ def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
         for name, inside in manifest.functions.items()
     }
     encoder = EncoderBackend(join_programs(programs), package.limits, package.buckets)
-    return Opened.from_parts(encoder, open_vocoder(path), package.manifests)
+    return OpenedChain.from_parts(encoder, open_vocoder(path), package.manifests)
 
 
 def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:

@@ -11,7 +11,7 @@ from typing import Any
 from kokoro_ane.core import G2P_NAME, Manifest, described
 from kokoro_ane.encoder import EncoderBackend
 from kokoro_ane.quantize import Request
-from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, Opened
+from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, OpenedChain
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME
 from kokoro_ane.vocoder import open_package
 from mlprogram import Program
@@ -20,27 +20,27 @@ from mlprogram import Program
 open_vocoder = open_package
 
 
-def open_chain(request: Request) -> Opened:
+def open_chain(request: Request) -> OpenedChain:
     """See runtimes.registry. Where no encoder stands beside the vocoder, PyTorch encodes, and
     `made_of` says so.
     """
     # both are opened, or the InputError names what is missing
     if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
         return open_manifests(*request.paths())
-    from kokoro_ane.encoder import torch_encoder
+    from kokoro_ane.encoder import load_torch_encoder
 
     vocoder = open_package(request.manifest(request.vocoder).path)
-    opened = Opened.from_parts(torch_encoder(request.checkpoint), vocoder, ())
+    opened = OpenedChain.from_parts(load_torch_encoder(request.checkpoint), vocoder, ())
     return replace(opened, made_of=opened.made_of | {ENCODER_BY_PYTORCH: request.checkpoint.sha256})
 
 
-def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
+def open_manifests(encoders: tuple[Path, ...], path: Path) -> OpenedChain:
     """Packages that belong together, wherever they lie."""
     # imported late: a judge of the vocoder's package opens no encoder
     from kokoro_ane.encoder import EncoderPackage
 
     encoder = EncoderPackage(encoders)
-    return Opened.from_parts(encoder.backend, open_package(path), encoder.manifests)
+    return OpenedChain.from_parts(encoder.backend, open_package(path), encoder.manifests)
 
 
 def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:

@@ -45,12 +45,12 @@ from kokoro_ane.core import (
     TOKEN_BUCKETS,
     VOCODER_NAME,
     WAVEFORM,
+    Artifact,
     Check,
     Checkpoint,
     Kind,
     KokoroConfig,
     PackedLayout,
-    Part,
     ProgramFacts,
     level_name,
     package_name,
@@ -78,8 +78,8 @@ from kokoro_ane.vocoder import (
     Norm,
     Vocoder,
     VocoderInputs,
-    exact_reference,
-    source_contract,
+    describe_source,
+    render_exact,
     unpack,
 )
 
@@ -94,9 +94,9 @@ CHECKED_FRAMES = (20, 40, 140)
 def make_kind(runtime: FileRuntime) -> Kind:
     """The kind for core.builder: a file with one function."""
 
-    def written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
-        (name,) = part.functions
-        function = stage.function(name)
+    def written(stage: Any, artifact: Artifact, path: Path) -> dict[str, PortableProgram]:
+        (name,) = artifact.functions
+        function = stage.make_function(name)
         runtime.module.write(function, path)
         return {name: runtime.module.open_file(path, function.inputs, function.outputs)}
 
@@ -125,7 +125,7 @@ class PortableStage:
         level = f"{self.runtime.module.NAME}-{level_name(PRECISION, layout)}"
         return package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)
 
-    def facts(self, name: str, program: Any) -> ProgramFacts:
+    def check_program(self, name: str, program: Any) -> ProgramFacts:
         """See Stage."""
         return ProgramFacts(
             self.runtime.module.counts_of(program),
@@ -135,7 +135,7 @@ class PortableStage:
             int8_weights=0,
         )
 
-    def contract_head(self) -> dict[str, Any]:
+    def describe_head(self) -> dict[str, Any]:
         """The fields of the contract that both stages have."""
         return {
             "method": PRECISION,
@@ -167,16 +167,17 @@ class PortableEncoderStage(PortableStage):
         """The limits of the alignment between the two functions."""
         return AlignmentLimits.from_config(self.checkpoint.config, DEFAULT_BUCKETS[-1])
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """See Stage."""
         stages = {
             function: ENCODER_NAME + function.capitalize() for function in (DURATION, PROSODY)
         }
         return tuple(
-            Part(stage, self.file_of(stage), {function: MAIN}) for function, stage in stages.items()
+            Artifact(stage, self.file_of(stage), {function: MAIN})
+            for function, stage in stages.items()
         )
 
-    def function(self, name: str) -> PortableFunction:
+    def make_function(self, name: str) -> PortableFunction:
         """The duration or the prosody function."""
         config = self.checkpoint.config
         style = torch.zeros(1, config.style_dim)
@@ -184,7 +185,7 @@ class PortableEncoderStage(PortableStage):
             ids = torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32)
             across, along = {1: "tokens"}, {3: "tokens"}
             return PortableFunction(
-                self.module(DurationFunction(self.encoder)),
+                self.make_module(DurationFunction(self.encoder)),
                 (ids, style, torch.ones(1)),
                 (INPUT_IDS, STYLE, SPEED),
                 (DURATIONS, HIDDEN, TEXT),
@@ -192,7 +193,7 @@ class PortableEncoderStage(PortableStage):
                 {"tokens": TOKEN_BUCKETS[-1]},
             )
         return PortableFunction(
-            self.module(ProsodyFunction(self.encoder)),
+            self.make_module(ProsodyFunction(self.encoder)),
             (torch.ones(1, config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style),
             (FRAMES, STYLE),
             (F0_HZ, ENERGY),
@@ -200,11 +201,11 @@ class PortableEncoderStage(PortableStage):
             {"frames": DEFAULT_BUCKETS[-1]},
         )
 
-    def module(self, function: nn.Module) -> nn.Module:
+    def make_module(self, function: nn.Module) -> nn.Module:
         """The function in the operations that this kind of file takes."""
         return bake_taps(self.runtime.module.encoder_graph(function))
 
-    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """Every tensor that leaves the two functions against PyTorch, from the shortest utterance
         to the longest.
         """
@@ -221,13 +222,13 @@ class PortableEncoderStage(PortableStage):
             pairs.append((exact, encode(opened, *inputs, durations=durations.numpy())))
         return compare_outputs(pairs, PRECISION)
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """See Stage."""
         config = self.checkpoint.config
         words = describe_contract(config.hidden_dim, config.style_dim)
-        return self.contract_head() | {
-            "inputs": {name: words[name]["inputs"] for name in part.functions},
-            "outputs": {name: words[name]["outputs"] for name in part.functions},
+        return self.describe_head() | {
+            "inputs": {name: words[name]["inputs"] for name in artifact.functions},
+            "outputs": {name: words[name]["outputs"] for name in artifact.functions},
             "source": {},
             "token_buckets": (TOKEN_BUCKETS[-1],),
             "alignment": asdict(self.limits),
@@ -299,26 +300,26 @@ class PortableVocoderStage(PortableStage):
         """The vocoder in PyTorch."""
         return Vocoder.from_checkpoint(self.checkpoint)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """See Stage."""
-        return (Part(VOCODER_NAME, self.file_of(VOCODER_NAME, PADDED)),)
+        return (Artifact(VOCODER_NAME, self.file_of(VOCODER_NAME, PADDED)),)
 
-    def function(self, name: str = MAIN) -> PortableFunction:
+    def make_function(self, name: str = MAIN) -> PortableFunction:
         """The vocoder's one function."""
         network = self.runtime.module.vocoder_network(self.vocoder)
         return export_network(network, self.checkpoint.config)
 
-    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """The waveform against PyTorch's in float64, for each speech."""
         figures = []
         for speech in self.speeches:
-            reference = exact_reference(self.vocoder, speech)
+            reference = render_exact(self.vocoder, speech)
             snr = snr_db(reference, render(programs[MAIN], speech))
             name = f"SNR against PyTorch, {speech.frames} frames"
             figures.append(Check(name, snr, LIMIT_SNR_DB[PRECISION], at_least=True))
         return figures
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """See Stage."""
         config = self.checkpoint.config
         layout = PackedLayout(self.checkpoint.config.hidden_dim)
@@ -327,7 +328,7 @@ class PortableVocoderStage(PortableStage):
             "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after"
             " row; the mask is not read"
         )
-        return self.contract_head() | {
+        return self.describe_head() | {
             "layout": PADDED,
             "inputs": {
                 FEATURES: {
@@ -345,5 +346,5 @@ class PortableVocoderStage(PortableStage):
                     "rate_hz": SAMPLE_RATE_HZ,
                 }
             },
-            "source": source_contract(self.vocoder),
+            "source": describe_source(self.vocoder),
         }

@@ -25,7 +25,7 @@ from kokoro_ane.core import (
 )
 from kokoro_ane.encoder import AlignmentLimits, EncoderBackend, join_programs
 from kokoro_ane.quantize import Request
-from kokoro_ane.runtimes.opened import Opened
+from kokoro_ane.runtimes.opened import OpenedChain
 from kokoro_ane.runtimes.portable import PortableProgram
 from kokoro_ane.vocoder import HarmonicSource, StreamingPackage, VocoderInputs, pack
 
@@ -49,9 +49,11 @@ class FileBackend:
     predictor = ""  # statistics are measured
 
     def __init__(self, program: PortableProgram, manifest: Manifest) -> None:
-        self.program, self.manifest, self.longest = program, manifest, manifest.buckets[-1]
+        self.program = program
+        self.manifest = manifest
+        self.longest = manifest.buckets[-1]
         with described(manifest.path):
-            self.source = HarmonicSource.recorded(manifest.source)
+            self.source = HarmonicSource.from_manifest(manifest.source)
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
         """features [1, channels, 1, F + 1]. Raises InputError beyond the longest utterance."""
@@ -102,10 +104,12 @@ class FileRuntime:
             )
         manifest.verify()
 
-    def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
+    def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> OpenedChain:
         """Three files that belong together, wherever they lie."""
         manifests = map(Manifest.load, encoders)
-        return Opened.from_parts(self.open_encoder(encoders), self.open_vocoder(path), manifests)
+        return OpenedChain.from_parts(
+            self.open_encoder(encoders), self.open_vocoder(path), manifests
+        )
 
     def open_encoder(self, encoders: tuple[Path, ...]) -> EncoderBackend:
         """The encoder alone, from the files of its functions."""
@@ -135,6 +139,6 @@ class FileRuntime:
         program = self.module.open_file(manifest.package_path, manifest.inputs, manifest.outputs)
         return FileBackend(program, manifest)
 
-    def open_chain(self, request: Request) -> Opened:
+    def open_chain(self, request: Request) -> OpenedChain:
         """See runtimes.registry: three files, opened."""
         return self.open_manifests(*self.paths(request))

@@ -14,7 +14,7 @@ ENCODER_BY_PYTORCH = "checkpoint"
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedChain:
     """An opened encoder and vocoder. `made_of`: the hash of each package or file by its name; a
     hash changes whenever the audio may.
     """
@@ -26,7 +26,7 @@ class Opened:
     @classmethod
     def from_parts(
         cls, encoder: "EncoderBackend", vocoder: Any, encoders: "Iterable[Manifest]"
-    ) -> "Opened":
+    ) -> "OpenedChain":
         """Both with their hashes. `encoders`: the encoder's manifests. An utterance longer than the
         vocoder takes is refused as soon as its durations are known.
         """

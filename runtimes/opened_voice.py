@@ -15,7 +15,7 @@ from kokoro_ane.core import (
     require_installed,
     voice_sha256,
 )
-from kokoro_ane.vocoder import find_statistics, predictor_of
+from kokoro_ane.vocoder import find_statistics, require_predictor
 
 
 def open_voice(checkpoint: Checkpoint, name: str, predictor: str) -> Voice:
@@ -29,7 +29,7 @@ def open_voice(checkpoint: Checkpoint, name: str, predictor: str) -> Voice:
     pack = checkpoint.library.blend(name)
     if not predictor:
         return Voice(pack)
-    ours = predictor_of(checkpoint)
+    ours = require_predictor(checkpoint)
     if ours.sha256 != predictor:
         raise InputError(
             f"the vocoder was built with the predictor {predictor[:12]}, {checkpoint.name} now has"
@@ -48,7 +48,7 @@ def open_voice(checkpoint: Checkpoint, name: str, predictor: str) -> Voice:
 def is_settled(checkpoint: Checkpoint, name: str) -> bool:
     """Whether a voice or blend has its statistics already."""
     voice = voice_sha256(checkpoint.library.blend(name))
-    return find_statistics(checkpoint, predictor_of(checkpoint), voice) is not None
+    return find_statistics(checkpoint, require_predictor(checkpoint), voice) is not None
 
 
 def read_predictor(manifest: Manifest) -> str:

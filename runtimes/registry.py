@@ -5,7 +5,7 @@ TVM. One module each.
     opened = open_runtime("mlprogram", request)
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
 
-A new runtime is a line in RUNTIMES and a module with `open_chain(request) -> Opened`.
+A new runtime is a line in RUNTIMES and a module with `open_chain(request) -> OpenedChain`.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core import LAYOUT_FLAGS, LAYOUTS, PADDED, STREAMING, InputError, require_installed
 from kokoro_ane.quantize import CONVERTED, LEVELS, METHODS, Method, default_layout, method_named
-from kokoro_ane.runtimes.opened import Opened
+from kokoro_ane.runtimes.opened import OpenedChain
 
 if TYPE_CHECKING:
     from kokoro_ane.core import Manifest
@@ -53,7 +53,7 @@ class Runtime:
     files: str = ""
 
     @property
-    def packages(self) -> bool:
+    def is_for_packages(self) -> bool:
         """Whether it runs .mlpackage folders."""
         return self.files == PACKAGE
 
@@ -117,7 +117,7 @@ def module_of(name: str) -> Any:
     """What opens the runtime's chain: its imported module, or the FileRuntime of it."""
     runtime = RUNTIMES[name]
     imported = importlib.import_module(runtime.module)
-    if not runtime.files or runtime.packages:
+    if not runtime.files or runtime.is_for_packages:
         return imported
     from kokoro_ane.runtimes.files import FileRuntime
 
@@ -153,11 +153,11 @@ def resolve(name: str, request: "Request") -> "Request":
         request,
         method=request.method or runtime.levels[0],
         layout=request.layout or default_layout(request.checkpoint, runtime.layouts),
-        files=name if runtime.files and not runtime.packages else "",
+        files=name if runtime.files and not runtime.is_for_packages else "",
     )
 
 
-def open_runtime(name: str, request: "Request") -> Opened:
+def open_runtime(name: str, request: "Request") -> OpenedChain:
     """Open encoder and vocoder. Raises InputError: unknown name, not this machine, not installed,
     no such package, packages of another checkpoint.
     """
@@ -206,7 +206,7 @@ def build_missing(runtime: str, request: "Request", build: "Build") -> None:
     """
     from kokoro_ane.quantize import built, built_encoder
 
-    if request.files or (RUNTIMES[runtime].packages and request.method in METHODS):
+    if request.files or (RUNTIMES[runtime].is_for_packages and request.method in METHODS):
         built_encoder(request, build)
         built(request, build)
 

@@ -3,7 +3,7 @@ made for a processor (vocoder/eager.py).
 
     opened = open_chain(Request(checkpoint, Path("build")))
     # of the streaming layout: all but the generator's second stage at once, that window by window
-    for samples in opened.vocoder.pieces(features, style, statistics, frames): play(samples)
+    for samples in opened.vocoder.render_pieces(features, style, statistics, frames): play(samples)
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ from kokoro_ane.core import (
     PackedLayout,
     require_shape,
 )
-from kokoro_ane.encoder import torch_encoder
+from kokoro_ane.encoder import load_torch_encoder
 from kokoro_ane.quantize import Request
-from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, Opened
+from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, OpenedChain
 from kokoro_ane.vocoder import (
     MEASURED,
     STAGE_SLOPE,
@@ -42,14 +42,14 @@ from kokoro_ane.vocoder import (
     StatisticsPredictor,
     Vocoder,
     VocoderInputs,
-    last_channels,
+    cut_windows,
     pack,
     pack_utterance,
-    predictor_of,
+    put_channels_last,
+    require_predictor,
     unpack,
     unpack_frames,
-    unpacked_spectrum,
-    windows,
+    unpack_spectrum,
 )
 
 
@@ -62,7 +62,8 @@ class EagerBackend:
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
         self.source = vocoder.generator.m_source.host
-        self.eager, self.sizes = EagerVocoder(vocoder), PackedLayout(hidden_dim).sizes
+        self.eager = EagerVocoder(vocoder)
+        self.sizes = PackedLayout(hidden_dim).sizes
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, F + 1]."""
@@ -96,8 +97,11 @@ class StreamingBackend:
         sizes: tuple[int, ...] = WINDOWS,
     ) -> None:
         self.source = vocoder.generator.m_source.host
-        self.predictor, self.rows = predictor.sha256, len(predictor.bias)
-        self.eager, self.measured, self.sizes = EagerVocoder(vocoder), measured, sizes
+        self.predictor = predictor.sha256
+        self.rows = len(predictor.bias)
+        self.eager = EagerVocoder(vocoder)
+        self.measured = measured
+        self.sizes = sizes
         folding = Folding.from_vocoder(vocoder, predictor.centres, layout)
         self.decoder = DecoderFunction(vocoder, predictor, folding).eval()
         second = SecondStage(vocoder, folding).eval()
@@ -109,7 +113,7 @@ class StreamingBackend:
 
     def run(self, features: Tensor, style: Tensor, statistics: Tensor, frames: int) -> Tensor:
         """Waveform [600F], in the windows that are the least work."""
-        return torch.cat(list(self.pieces(features, style, statistics, frames, early=False)))
+        return torch.cat(list(self.render_pieces(features, style, statistics, frames, early=False)))
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of an utterance, for a judge."""
@@ -121,7 +125,7 @@ class StreamingBackend:
         return self.run(self.pack(inputs), style, column, inputs.frames).numpy()
 
     @torch.no_grad()
-    def pieces(
+    def render_pieces(
         self,
         features: Array,
         style: Array,
@@ -136,26 +140,26 @@ class StreamingBackend:
         statistics = torch.as_tensor(statistics)
         require_shape(STATISTICS, statistics, (1, self.rows, 1, 1), "these norms")
         *parts, rows = features.split(self.decoder.sizes, dim=1)
-        spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))
-        spectrum = last_channels(spectrum[:, :, None, : COLUMNS_PER_FRAME * frames + 1])
+        spectrum = torch.from_numpy(unpack_spectrum(features.numpy()))
+        spectrum = put_channels_last(spectrum[:, :, None, : COLUMNS_PER_FRAME * frames + 1])
         asr, f0, energy, values = unpack_frames(*parts)
-        affines = self.eager.affines(style)
-        mixed = self.eager.decoded(asr, f0, energy, affines)
+        affines = self.eager.compute_affines(style)
+        mixed = self.eager.decode_frames(asr, f0, energy, affines)
         # [1, C, 1, 20F]
-        entering = self.eager.generator.stage(0, mixed, affines, spectrum)
+        entering = self.eager.generator.run_stage(0, mixed, affines, spectrum)
         entering = F.leaky_relu(entering, STAGE_SLOPE)
         # a short utterance is computed at once, with its own statistics
         if frames <= self.measured:
-            yield self.eager.generator.last_stage(entering, affines, spectrum).flatten()
+            yield self.eager.generator.run_last_stage(entering, affines, spectrum).flatten()
             return
         mask = Mask.from_values(values)
         shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
         # [1, 22 * 6, 1, 20 (F + 1)]
         rows = rows.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
         pooled = self.decoder.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
-        _, style_affine = self.decoder.style_affines(style)
-        affine = self.decoder.affine(pooled, shares, style, statistics, style_affine)
-        for window in windows(frames, self.sizes, early, any_length=True):
+        _, style_affine = self.decoder.compute_style_affines(style)
+        affine = self.decoder.predict_affine(pooled, shares, style, statistics, style_affine)
+        for window in cut_windows(frames, self.sizes, early, any_length=True):
             start = window.start
             end = window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
@@ -163,7 +167,7 @@ class StreamingBackend:
             # Each window takes the affines from the first norm on.
             affine_rows = GivenNorms(affine, self.second.sizes)
             samples = self.second(
-                last_channels(shown), last_channels(columns), affine_rows
+                put_channels_last(shown), put_channels_last(columns), affine_rows
             ).flatten()
             # without the halo that the convolutions read on either side
             yield samples[
@@ -171,16 +175,18 @@ class StreamingBackend:
             ]
 
 
-def open_chain(request: Request) -> Opened:
+def open_chain(request: Request) -> OpenedChain:
     """The two models of the checkpoint: runtimes.registry."""
     checkpoint = request.checkpoint
     made_of = {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
     vocoder = Vocoder.from_checkpoint(checkpoint)
     if request.layout not in STREAMED:
-        return Opened(
-            torch_encoder(checkpoint), EagerBackend(vocoder, checkpoint.config.hidden_dim), made_of
+        return OpenedChain(
+            load_torch_encoder(checkpoint),
+            EagerBackend(vocoder, checkpoint.config.hidden_dim),
+            made_of,
         )
-    predictor = predictor_of(checkpoint)
+    predictor = require_predictor(checkpoint)
     backend = StreamingBackend(vocoder, predictor, layout=request.layout)
     made_of["statistics"] = predictor.sha256
-    return Opened(torch_encoder(checkpoint), backend, made_of)
+    return OpenedChain(load_torch_encoder(checkpoint), backend, made_of)

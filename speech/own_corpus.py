@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from kokoro_ane.core import CORPUS, TUNING, Checkpoint, InputError, check_voice
-from kokoro_ane.encoder import check_speed, input_ids
+from kokoro_ane.encoder import check_speed, encode_phonemes
 from kokoro_ane.speech.corpus import SpokenLine, require_disjoint
 from kokoro_ane.speech.speech import spoken_lines
 
@@ -43,7 +43,7 @@ def read_corpus(file: Path, checkpoint: Checkpoint) -> tuple[SpokenLine, ...]:
             line = _read_line(row.rstrip("\r"))
             check_voice(line.voice, voices, str(checkpoint.folder / "voices"))
             phonemes = phonemize(line.text, voice_language(line.voice)).phonemes
-            input_ids(phonemes, checkpoint.config.vocab)
+            encode_phonemes(phonemes, checkpoint.config.vocab)
         except InputError as problem:
             raise InputError(f"{file}, line {number}: {problem}") from None
         lines.setdefault(line.id, line._replace(phonemes=phonemes))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from kokoro_ane.core import Checkpoint, style_path, voice_sha256
-from kokoro_ane.encoder import torch_encoder
+from kokoro_ane.encoder import load_torch_encoder
 from kokoro_ane.speech.corpus import SETTLING, speech_lines
 from kokoro_ane.speech.speech import speak_line, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder import (
@@ -25,8 +25,8 @@ from kokoro_ane.vocoder import (
     Vocoder,
     find_statistics,
     keep_statistics,
-    predictor_of,
-    streaming_modules,
+    make_streaming_modules,
+    require_predictor,
 )
 
 FIRST_SEED = 2000  # of the sentences' noise, which nothing else draws
@@ -39,7 +39,7 @@ def settle(checkpoint: Checkpoint, packs: Mapping[str, np.ndarray]) -> dict[str,
 
     Raises InputError where the checkpoint has no predictor, and for a damaged file of vectors.
     """
-    predictor = predictor_of(checkpoint)
+    predictor = require_predictor(checkpoint)
     bench = None
     vectors = {}
     for name, pack in packs.items():
@@ -71,8 +71,8 @@ class Settling:
     def __init__(self, checkpoint: Checkpoint, predictor: StatisticsPredictor) -> None:
         self.checkpoint, self.predictor = checkpoint, predictor
         self.vocoder = Vocoder.from_checkpoint(checkpoint)
-        self.encoder, self.texts = torch_encoder(checkpoint), text_encoder(checkpoint)
-        self.residuals = Residuals(streaming_modules(self.vocoder, predictor))
+        self.encoder, self.texts = load_torch_encoder(checkpoint), text_encoder(checkpoint)
+        self.residuals = Residuals(make_streaming_modules(self.vocoder, predictor))
 
     @torch.no_grad()
     def residuals_of(self, name: str, pack: np.ndarray) -> tuple[list[int], np.ndarray]:

@@ -39,8 +39,8 @@ from kokoro_ane.encoder import (
     EncoderBackend,
     TextEncoder,
     encode,
-    input_ids,
-    torch_encoder,
+    encode_phonemes,
+    load_torch_encoder,
 )
 from kokoro_ane.encoder import STEPS as ENCODER_STEPS
 from kokoro_ane.speech.corpus import (
@@ -53,7 +53,7 @@ from kokoro_ane.speech.corpus import (
     speech_lines,
 )
 from kokoro_ane.vocoder import STEPS as VOCODER_STEPS
-from kokoro_ane.vocoder import Vocoder, VocoderInputs, excerpt
+from kokoro_ane.vocoder import Vocoder, VocoderInputs, cut_excerpt
 
 SPEAKERS = (
     "af_heart",
@@ -163,7 +163,7 @@ def _spoken(
     from rich.console import Console
     from rich.progress import track
 
-    backend = torch_encoder(checkpoint)
+    backend = load_torch_encoder(checkpoint)
     arrays: dict[str, np.ndarray] = {}
     shown = track(
         voiced_lines, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True
@@ -206,7 +206,7 @@ def encoded_features(
     backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float
 ) -> dict[str, np.ndarray]:
     """input_ids [T], durations [T], f0_hz [2F], energy [2F] and the speed, a scalar."""
-    ids = input_ids(phonemes, checkpoint.config.vocab)
+    ids = encode_phonemes(phonemes, checkpoint.config.vocab)
     # the second half of a style row is the encoder's, the first the vocoder's
     style = style_row(pack, len(phonemes))[:, checkpoint.config.style_dim :]
     try:
@@ -344,4 +344,4 @@ def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
     inputs = vocoder_inputs(
         checkpoint, Vocoder.from_checkpoint(checkpoint), text_encoder(checkpoint), utterance, seed=0
     )
-    return excerpt(inputs, start=20, frames=frames)
+    return cut_excerpt(inputs, start=20, frames=frames)

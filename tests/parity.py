@@ -21,7 +21,7 @@ from kokoro_ane.encoder.encoder_steps import (
     EncoderBackend,
     encode,
 )
-from kokoro_ane.encoder.functions import PARTS, Encoder, torch_functions
+from kokoro_ane.encoder.functions import PARTS, Encoder, make_torch_functions
 from kokoro_ane.pipeline.upstream import (
     Silence,
     collect_intermediates,
@@ -31,7 +31,7 @@ from kokoro_ane.pipeline.upstream import (
 )
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import ScaledConv
-from kokoro_ane.vocoder.source import gaussian_noise
+from kokoro_ane.vocoder.source import draw_noise
 from tests.random_checkpoint import enliven_encoder
 
 __all__ = [
@@ -133,8 +133,8 @@ def random_features(frames, hidden):
 def random_inputs(vocoder, frames, hidden):
     """The same with the spectrum of the vocoder's own source, noise from seed 0."""
     features = random_features(frames, hidden)
-    spectrum = vocoder.generator.m_source.spectrum(
-        features["f0_hz"], gaussian_noise(frames, seed=0)
+    spectrum = vocoder.generator.m_source.compute_spectrum(
+        features["f0_hz"], draw_noise(frames, seed=0)
     )
     return VocoderInputs(**features, spectrum=spectrum)
 
@@ -143,11 +143,11 @@ def random_inputs(vocoder, frames, hidden):
 def both_renders(upstream, vocoder, hidden, frames, dtype):
     """Upstream's and our waveform [600F] in `dtype`, the same noise injected into both."""
     x = {name: value.to(dtype) for name, value in random_features(frames, hidden).items()}
-    noise = gaussian_noise(frames, seed=1)
+    noise = draw_noise(frames, seed=1)
     upstream, vocoder = upstream.to(dtype), vocoder.to(dtype)
     with inject_noise(lambda _frames: torch.from_numpy(noise)):
         theirs = upstream(x["asr"], x["f0_hz"].clone(), x["energy"], x["style"])
-    spectrum = vocoder.generator.m_source.spectrum(x["f0_hz"], noise)[:, :, None]
+    spectrum = vocoder.generator.m_source.compute_spectrum(x["f0_hz"], noise)[:, :, None]
     asr, f0, energy = x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None]
     return theirs.flatten().numpy(), vocoder(
         asr, f0, energy, x["style"][:, :, None, None], spectrum
@@ -254,7 +254,9 @@ def encoded_by_us(encoder, case, durations):
         (len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),)
     )
     style = case.style[:, 128:].to(next(encoder.parameters()).dtype)
-    backend = EncoderBackend(torch_functions(encoder), AlignmentLimits(10_000, 1_000_000), buckets)
+    backend = EncoderBackend(
+        make_torch_functions(encoder), AlignmentLimits(10_000, 1_000_000), buckets
+    )
     return encode(backend, case.ids, style, case.speed)
 
 

@@ -94,12 +94,18 @@ class Teacher:
     """
 
     def __init__(self, checkpoint: "Checkpoint") -> None:
-        from kokoro_ane.encoder import torch_encoder
-        from kokoro_ane.vocoder import EagerVocoder, EntryMoments, PooledMoments, Vocoder, moments
+        from kokoro_ane.encoder import load_torch_encoder
+        from kokoro_ane.vocoder import (
+            EagerVocoder,
+            EntryMoments,
+            PooledMoments,
+            Vocoder,
+            compute_moments,
+        )
         from kokoro_g2p import text_reader, voice_language
 
         vocoder = Vocoder.from_checkpoint(checkpoint)
-        self.checkpoint, self.encoder = checkpoint, torch_encoder(checkpoint)
+        self.checkpoint, self.encoder = checkpoint, load_torch_encoder(checkpoint)
         self.source = vocoder.generator.m_source.host
         self.readers = {
             language: text_reader(language)
@@ -114,7 +120,9 @@ class Teacher:
             lambda _, inputs: self.entered.update(entering=inputs[0])
         )
         for norm in self._norms():
-            norm.register_forward_pre_hook(lambda _, inputs: self.seen.append(moments(inputs[0])))
+            norm.register_forward_pre_hook(
+                lambda _, inputs: self.seen.append(compute_moments(inputs[0]))
+            )
 
     def _norms(self) -> Iterator[Any]:
         """The norms in the order of streaming_model.generator_norms, which is that of the calls."""
@@ -173,8 +181,8 @@ class Teacher:
         from kokoro_ane.vocoder import (
             SPECTRUM_ROWS,
             VocoderInputs,
+            make_reference_arguments,
             pack_utterance,
-            reference_arguments,
         )
 
         inputs = VocoderInputs(
@@ -182,7 +190,7 @@ class Teacher:
         )
         self.seen.clear()
         with torch.no_grad():
-            self.fast(*reference_arguments(inputs))
+            self.fast(*make_reference_arguments(inputs))
             entering = self.entered["entering"]
             rows = torch.from_numpy(pack_utterance(inputs, inputs.frames)[:, -SPECTRUM_ROWS:])
             rows = rows.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
@@ -383,20 +391,20 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.core import open_checkpoint
     from kokoro_ane.vocoder import (
         Vocoder,
-        predictor_name,
+        list_stage_norms,
+        name_predictor_file,
         save_predictor,
-        stage_norms,
     )
 
     checkpoint = open_checkpoint(options.checkpoint)
     out = check_output(
-        options.out or checkpoint.folder / predictor_name(checkpoint.sha256),
+        options.out or checkpoint.folder / name_predictor_file(checkpoint.sha256),
         suffixes=(".npz",),
         arguments=options,
     )
     records = recorded(checkpoint, options.count, options.seed, options.data)
     generator = Vocoder.from_checkpoint(checkpoint).generator
-    norms = stage_norms(generator, 1)
+    norms = list_stage_norms(generator, 1)
     up = generator.ups[1]
     style_dim = checkpoint.config.style_dim
     sizes = (2 * up.out_channels, 2 * up.in_channels, 2 * up.out_channels, style_dim)

@@ -37,7 +37,7 @@ from kokoro_ane.core import (
     concatenate,
     masked,
 )
-from kokoro_ane.vocoder.source import BINS, HarmonicSource, hann, synthesis
+from kokoro_ane.vocoder.source import BINS, HarmonicSource, hann, make_synthesis_basis
 
 STAGE_SLOPE, POST_SLOPE = 0.1, 0.01  # upstream uses leaky_relu's default slope before conv_post
 # AdaIN's scales, chosen by the values of real Kokoro. The spectrum's branch begins with deviations
@@ -54,7 +54,7 @@ class InverseStft(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        kernel = torch.from_numpy(synthesis()).view(2 * BINS, 1, 1, N_FFT)
+        kernel = torch.from_numpy(make_synthesis_basis()).view(2 * BINS, 1, 1, N_FFT)
         power = torch.from_numpy(hann() ** 2).float().view(1, 1, 1, N_FFT)
         self.register_buffer("kernel", kernel, persistent=False)
         self.register_buffer("window_power", power, persistent=False)
@@ -129,11 +129,11 @@ class SourceLayer(nn.Module):
             float(self.l_linear.bias.detach()),
         )
 
-    def spectrum(self, f0_hz: Tensor, noise: np.ndarray) -> Tensor:
+    def compute_spectrum(self, f0_hz: Tensor, noise: np.ndarray) -> Tensor:
         """f0_hz [B, 2F] (0 where unvoiced), noise [B, 600F, 9] -> harmonic spectrum [B, 22, 120F +
         1] in F0's dtype.
         """
-        return torch.from_numpy(self.host.spectrum(f0_hz.numpy(), noise)).to(f0_hz.dtype)
+        return torch.from_numpy(self.host.compute_spectrum(f0_hz.numpy(), noise)).to(f0_hz.dtype)
 
 
 class Generator(nn.Module):
@@ -183,14 +183,18 @@ class Generator(nn.Module):
         """x [B, C, 1, 2F], spectrum [B, 22, 1, 120F + 1], mask at rate 2F -> waveform [B, 1, 1,
         600F].
         """
-        masks = self.stage_masks(mask)
+        masks = self.make_stage_masks(mask)
         # [B, 22, 1, 120F + 1]
-        x = self.conv_post(self.trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))
+        x = self.conv_post(
+            self.run_trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype)
+        )
         return self.stft(x, masks[-1])
 
-    def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]) -> Tensor:
-        """What conv_post reads, [B, C, 1, 120F + 1]; `masks` are those of `stage_masks`. The tail
-        behind it may run on the host (vocoder/layouts.py).
+    def run_trunk(
+        self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]
+    ) -> Tensor:
+        """What conv_post reads, [B, C, 1, 120F + 1]; `masks` are those of `make_stage_masks`. The
+        tail behind it may run on the host (vocoder/layouts.py).
         """
         spectrum = masked(spectrum, masks[-1])
         for i, mask in enumerate(masks):
@@ -199,10 +203,10 @@ class Generator(nn.Module):
                 x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [B, C, 1, 120F + 1]
             source = self.noise_res[i](masked(self.noise_convs[i](spectrum), mask), style, mask)
             x = masked(x + source, mask)
-            x = masked(self._averaged_blocks(i, x, style, mask), mask)
+            x = masked(self._combine_blocks(i, x, style, mask), mask)
         return F.leaky_relu(x, POST_SLOPE)
 
-    def _averaged_blocks(self, stage: int, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
+    def _combine_blocks(self, stage: int, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """Mean of the stage's parallel residual blocks."""
         first, *others = self.resblocks[
             stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage
@@ -212,7 +216,7 @@ class Generator(nn.Module):
             total = total + block(x, style, mask)
         return total * (1 / self.blocks_per_stage)
 
-    def stage_masks(self, mask: Mask | None) -> list[Mask | None]:
+    def make_stage_masks(self, mask: Mask | None) -> list[Mask | None]:
         """The mask after each upsampling, the last one with the reflection pad's column."""
         if mask is None:
             return [None] * len(self.rates)
@@ -277,9 +281,9 @@ class Vocoder(nn.Module):
         spectrum [B, 22, 1, 120F + 1]; mask at rate F. Returns [B, 1, 1, 600F] at 24 kHz. Samples
         beyond the mask mean nothing, and the caller cuts them off.
         """
-        return self.generator(*self.decoded(asr, f0, energy, style, spectrum, mask))
+        return self.generator(*self.decode_frames(asr, f0, energy, style, spectrum, mask))
 
-    def decoded(
+    def decode_frames(
         self,
         asr: Tensor,
         f0: Tensor,

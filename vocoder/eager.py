@@ -40,11 +40,11 @@ from kokoro_ane.core import (
 )
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 
-GROUPS = 32  # of steps, in `moments`
+GROUPS = 32  # of steps, in `compute_moments`
 Layer = TypeVar("Layer", Conv, ConvTranspose)
 
 
-def folded(
+def fold_conv(
     conv: Layer,
     divisor: Tensor | float = 1.0,
     factor: float = 1.0,
@@ -88,11 +88,12 @@ class StyleRows:
         # [2C, style_dim]
         self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])
         self.biases.append(norm.fc.bias.detach().double() * both)
-        begin, self.count = self.count, self.count + len(both)
+        begin = self.count
+        self.count += len(both)
         return begin
 
 
-def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+def compute_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance over time of x [1, C, 1, S] with channels last: [C] each.
 
     PyTorch's kernel for this layout adds S values up one after the other in float32: 104 dB at 30
@@ -129,10 +130,10 @@ class Norm(nn.Module):
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S], affines [rows] -> a new [1, C, 1, S] that the caller may overwrite."""
         gain, shift = affines[self.begin : self.begin + 2 * self.channels].chunk(2)
-        return F.batch_norm(x, *moments(x), gain, shift, training=False, eps=NORM_EPSILON)
+        return F.batch_norm(x, *compute_moments(x), gain, shift, training=False, eps=NORM_EPSILON)
 
 
-def last_channels(x: Tensor) -> Tensor:
+def put_channels_last(x: Tensor) -> Tensor:
     """The same values with channels contiguous in memory."""
     return x.contiguous(memory_format=torch.channels_last)
 
@@ -143,7 +144,8 @@ class SnakeConv(nn.Module):
     def __init__(self, norm: AdaIN1d, snake: Snake, conv: Conv, rows: StyleRows) -> None:
         super().__init__()
         alpha = snake.alpha.detach().flatten()  # [in]
-        self.norm, self.conv = Norm(norm, rows, alpha), folded(conv, alpha)
+        self.norm = Norm(norm, rows, alpha)
+        self.conv = fold_conv(conv, alpha)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, in, 1, S] -> [1, out, 1, S]."""
@@ -177,11 +179,12 @@ class LeakyBlock(nn.Module):
     def __init__(self, block: AdainResBlk1d, rows: StyleRows) -> None:
         super().__init__()
         self.norm1, self.norm2 = Norm(block.norm1, rows), Norm(block.norm2, rows)
-        self.conv1, self.conv2 = folded(block.conv1), folded(block.conv2, factor=HALF_POWER)
+        self.conv1 = fold_conv(block.conv1)
+        self.conv2 = fold_conv(block.conv2, factor=HALF_POWER)
         shortcut = block.conv1x1
         pool = block.pool
-        self.conv1x1 = None if shortcut is None else folded(shortcut, factor=HALF_POWER)
-        self.pool = None if pool is None else folded(pool)
+        self.conv1x1 = None if shortcut is None else fold_conv(shortcut, factor=HALF_POWER)
+        self.pool = None if pool is None else fold_conv(pool)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, inner, 1, S] -> [1, out, 1, S or 2S]."""
@@ -202,31 +205,31 @@ class EagerGenerator(nn.Module):
         self.count = count = generator.blocks_per_stage
         # A stage's mean is left a sum: leaky_relu passes a positive factor on, so what reads the
         # stage divides by `count`.
-        self.ups = Modules(folded(up, count if i else 1.0) for i, up in enumerate(generator.ups))
-        self.noise_convs = Modules(folded(conv) for conv in generator.noise_convs)
+        self.ups = Modules(fold_conv(up, count if i else 1.0) for i, up in enumerate(generator.ups))
+        self.noise_convs = Modules(fold_conv(conv) for conv in generator.noise_convs)
         self.noise_res = Modules(SnakeBlock(block, rows) for block in generator.noise_res)
         self.resblocks = Modules(SnakeBlock(block, rows) for block in generator.resblocks)
-        self.conv_post = folded(generator.conv_post, float(count))
+        self.conv_post = fold_conv(generator.conv_post, float(count))
         self.stft = generator.stft
 
     def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """x [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> waveform [1, 1, 1, 600F]."""
         for i in range(len(self.ups) - 1):
-            x = self.stage(i, x, affines, spectrum)
-        return self.last_stage(F.leaky_relu(x, STAGE_SLOPE), affines, spectrum)
+            x = self.run_stage(i, x, affines, spectrum)
+        return self.run_last_stage(F.leaky_relu(x, STAGE_SLOPE), affines, spectrum)
 
-    def stage(self, i: int, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
+    def run_stage(self, i: int, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """A stage but the last: x [1, C, 1, S] -> [1, C / 2, 1, rate * S]."""
-        return self._blocks(i, self.ups[i](F.leaky_relu(x, STAGE_SLOPE)), affines, spectrum)
+        return self._sum_blocks(i, self.ups[i](F.leaky_relu(x, STAGE_SLOPE)), affines, spectrum)
 
-    def last_stage(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
+    def run_last_stage(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """x [1, C, 1, S], the result of a leaky ReLU -> waveform [1, 1, 1, 600F]."""
         x = self.ups[-1](x)
         x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120F + 1]
-        x = self._blocks(len(self.ups) - 1, x, affines, spectrum)
+        x = self._sum_blocks(len(self.ups) - 1, x, affines, spectrum)
         return self.stft(self.conv_post(F.leaky_relu(x, POST_SLOPE)), None)
 
-    def _blocks(self, i: int, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
+    def _sum_blocks(self, i: int, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """Add the source's result to x -> the sum of the stage's parallel blocks."""
         x = self.noise_res[i](self.noise_convs[i](spectrum), affines).add_(x)
         first, *others = self.resblocks[i * self.count : (i + 1) * self.count]
@@ -249,12 +252,12 @@ class EagerVocoder(nn.Module):
         rows = StyleRows()
         self.encode = LeakyBlock(vocoder.encode, rows)
         self.decode = Modules(LeakyBlock(block, rows) for block in vocoder.decode)
-        self.F0_conv, self.N_conv = folded(vocoder.F0_conv), folded(vocoder.N_conv)
-        self.asr_res = nn.Sequential(folded(vocoder.residual_conv))
+        self.F0_conv, self.N_conv = fold_conv(vocoder.F0_conv), fold_conv(vocoder.N_conv)
+        self.asr_res = nn.Sequential(fold_conv(vocoder.residual_conv))
         self.generator = EagerGenerator(vocoder.generator, rows)
         for layer in self.modules():
             if isinstance(layer, Conv | ConvTranspose):
-                layer.weight.data = last_channels(layer.weight.data)
+                layer.weight.data = put_channels_last(layer.weight.data)
         dtype = vocoder.F0_conv.weight.dtype
         self.register_buffer("style_weight", torch.cat(rows.weights).to(dtype))  # [rows, style_dim]
         self.register_buffer("style_bias", torch.cat(rows.biases).to(dtype))
@@ -268,24 +271,24 @@ class EagerVocoder(nn.Module):
         Shapes: asr [1, hidden, 1, F]; f0 (Hz) and energy [1, 1, 1, 2F]; style [1, style_dim, 1, 1];
         spectrum [1, 22, 1, 120F + 1]. Returns [1, 1, 1, 600F] at 24 kHz.
         """
-        affines = self.affines(style)
-        spectrum = last_channels(spectrum)
-        return self.generator(self.decoded(asr, f0, energy, affines), affines, spectrum)
+        affines = self.compute_affines(style)
+        spectrum = put_channels_last(spectrum)
+        return self.generator(self.decode_frames(asr, f0, energy, affines), affines, spectrum)
 
-    def affines(self, style: Tensor) -> Tensor:
+    def compute_affines(self, style: Tensor) -> Tensor:
         """Gains and shifts of all norms, [rows]."""
         return F.linear(style.flatten(1), self.style_weight, self.style_bias).flatten()
 
-    def decoded(self, asr: Tensor, f0: Tensor, energy: Tensor, affines: Tensor) -> Tensor:
+    def decode_frames(self, asr: Tensor, f0: Tensor, energy: Tensor, affines: Tensor) -> Tensor:
         """What the generator reads, [1, C, 1, 2F]."""
-        asr = last_channels(asr)
+        asr = put_channels_last(asr)
         # [1, 1, 1, F] twice, [1, 64, 1, F]
         f0 = self.F0_conv(f0)
         energy = self.N_conv(energy)
         residual = self.asr_res(asr)
-        x = self.encode(last_channels(concatenate(asr, f0, energy)), affines)
+        x = self.encode(put_channels_last(concatenate(asr, f0, energy)), affines)
         for block in self.decode:
-            x = block(last_channels(concatenate(x, residual, f0, energy)), affines)
+            x = block(put_channels_last(concatenate(x, residual, f0, energy)), affines)
         return x
 
 
@@ -302,7 +305,7 @@ class Place:
     centred: bool = False
 
 
-def places(eager: EagerVocoder) -> dict[str, Place]:
+def find_places(eager: EagerVocoder) -> dict[str, Place]:
     """What is folded into the convolutions of `eager`, by their names in it. conv_post, which no
     level compresses, is left out.
     """

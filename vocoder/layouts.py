@@ -41,7 +41,7 @@ class PaddedLayout:
         near = min(buckets, key=lambda bucket: abs(bucket - CHECK_FRAMES))
         return min(near if near <= LONGEST_CHECK_FRAMES else CHECK_FRAMES, buckets[-1])
 
-    def module(self, vocoder: Vocoder, hidden_dim: int) -> nn.Module:
+    def make_module(self, vocoder: Vocoder, hidden_dim: int) -> nn.Module:
         """What is traced: (features, style) -> waveform."""
         return PackedVocoder(vocoder, PackedLayout(hidden_dim))
 
@@ -55,7 +55,7 @@ class PaddedLayout:
         """The package's output, waveform [1, 1, 1, 600 bucket] -> samples [600F]."""
         return output.flatten()[: FRAME_SAMPLES * frames]
 
-    def output_contract(self) -> dict[str, Any]:
+    def describe_output(self) -> dict[str, Any]:
         """The output in words, for the manifest."""
         return {
             "shape": [1, 1, 1, f"{FRAME_SAMPLES} * bucket"],
@@ -63,7 +63,7 @@ class PaddedLayout:
         }
 
 
-def features_contract(hidden_dim: int) -> dict[str, Any]:
+def describe_features(hidden_dim: int) -> dict[str, Any]:
     """The input `features` in words, for the manifest."""
     layout = PackedLayout(hidden_dim)
     rows = zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True)

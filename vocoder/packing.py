@@ -82,7 +82,7 @@ class VocoderInputs:
         return int(self.asr.shape[-1])
 
 
-def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
+def cut_excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
     """`frames` frames from `start` on, as an utterance."""
     stop = start + frames
     pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
@@ -107,11 +107,11 @@ def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
     mask = np.ones((1, 1, inputs.frames), asr.dtype)
     parts = (asr, f0_hz[:, None], energy[:, None], mask, spectrum)
     per_frame = (1, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, COLUMNS_PER_FRAME)
-    rows = [packed_rows(part, rate, bucket) for part, rate in zip(parts, per_frame, strict=True)]
+    rows = [pack_rows(part, rate, bucket) for part, rate in zip(parts, per_frame, strict=True)]
     return np.concatenate(rows, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
 
 
-def packed_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
+def pack_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
     """Pad a tensor [1, R, n] of `per_frame` columns a frame with zeros and write it row after row:
     [1, R * per_frame, bucket + 1].
     """
@@ -131,7 +131,7 @@ def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
     return np.concatenate([others, spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)
 
 
-def unpacked_spectrum(features: np.ndarray) -> np.ndarray:
+def unpack_spectrum(features: np.ndarray) -> np.ndarray:
     """Features of the streaming layout -> [1, 22, 120 (B + 1)]."""
     # [1, 22, 6, 20 (B + 1)]
     rows = features[:, -SPECTRUM_ROWS:].reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_STEP, -1)

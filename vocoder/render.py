@@ -19,7 +19,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs, require_finite
 from kokoro_ane.vocoder.source import HarmonicSource
-from kokoro_ane.vocoder.streaming.streaming_package import Opener, StreamingPackage, executed
+from kokoro_ane.vocoder.streaming.streaming_package import Opener, StreamingPackage, make_opener
 
 if TYPE_CHECKING:
     from kokoro_ane.vocoder.eager import EagerVocoder
@@ -52,8 +52,8 @@ class VocoderPackage:
         self.buckets = self.manifest.buckets
         self.layout = PaddedLayout()
         with described(manifest_path):
-            self.source = HarmonicSource.recorded(self.manifest.source)
-        self.program = (opened or executed(precision))(self.manifest.package_path, MAIN)
+            self.source = HarmonicSource.from_manifest(self.manifest.source)
+        self.program = (opened or make_opener(precision))(self.manifest.package_path, MAIN)
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """`features` [1, channels, 1, B + 1], in the smallest bucket that holds them."""
@@ -89,15 +89,15 @@ def render_reference(
     vocoder: "Vocoder | EagerVocoder", inputs: VocoderInputs, dtype: torch.dtype = torch.float32
 ) -> np.ndarray:
     """The PyTorch render at exact length, without a mask: [600 F] in `dtype`."""
-    return vocoder(*(t.to(dtype) for t in reference_arguments(inputs))).flatten().numpy()
+    return vocoder(*(t.to(dtype) for t in make_reference_arguments(inputs))).flatten().numpy()
 
 
-def exact_reference(vocoder: Vocoder, inputs: VocoderInputs) -> np.ndarray:
+def render_exact(vocoder: Vocoder, inputs: VocoderInputs) -> np.ndarray:
     """PyTorch's render in float64, which shares no rounding with what is checked: [600 F]."""
     return render_reference(copy.deepcopy(vocoder).double(), inputs, torch.float64)
 
 
-def reference_arguments(inputs: VocoderInputs) -> tuple[Tensor, ...]:
+def make_reference_arguments(inputs: VocoderInputs) -> tuple[Tensor, ...]:
     """The arguments of Vocoder.forward: asr, F0, energy, style, spectrum."""
     asr = inputs.asr[:, :, None]
     f0 = inputs.f0_hz[:, None, None]

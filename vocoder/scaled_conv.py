@@ -67,13 +67,13 @@ class TimeVaryingScale(nn.Module):
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         for factor in FACTORS[self.columns]:
             level = F.max_pool2d(level, (1, factor), (1, factor), ceil_mode=True)
-        level = self.smoothed(level)
+        level = self.compute_envelope(level)
         # Constants: a length read off x becomes int16 in the package, and 117,601 columns do not
         # fit. The surplus is the same at every length of a layout.
         surplus = int(level.shape[3]) - self.columns - int(x.shape[3])
         return level[..., self.columns : -surplus]
 
-    def smoothed(self, level: Tensor) -> Tensor:
+    def compute_envelope(self, level: Tensor) -> Tensor:
         """The largest magnitude of each frame [1, 1, R, n] -> the logarithm [1, 1, R, columns (n +
         2) or more]; x begins at `columns`.
         """
@@ -114,11 +114,12 @@ class TapSum(nn.Module):
 
     def __init__(self, out: int, taps: int) -> None:
         super().__init__()
-        self.out, self.reach = out, taps // 2
+        self.out = out
+        self.reach = taps // 2
         # [out, taps, 1, taps]
         self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])
 
-    def summed(self, y: Tensor, bias: Tensor | None) -> Tensor:
+    def sum_blocks(self, y: Tensor, bias: Tensor | None) -> Tensor:
         """y [1, out taps, R, W] -> [1, out, R, W]."""
         return F.conv2d(y, self.weight, bias, padding=(0, self.reach), groups=self.out)
 
@@ -162,17 +163,17 @@ class ScaledConv(Conv):
         """[1, in, R, S] -> [1, out, R, S / stride]."""
         x = x if self.reciprocal is None else x * self.reciprocal
         if self.envelope is None:
-            return self._product(x, self.bias)
+            return self._run_conv(x, self.bias)
         level = self.envelope(x)
         divided = x * torch.exp(-level)
         # a name of its own: coremltools finds no operation that it calls var_N itself
-        result = self._product(divided, None)
+        result = self._run_conv(divided, None)
         y = result * torch.exp(level)
         if self.taps is not None:
-            return self.taps.summed(y, self.bias)
+            return self.taps.sum_blocks(y, self.bias)
         return y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
 
-    def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+    def _run_conv(self, x: Tensor, bias: Tensor | None) -> Tensor:
         x = read_by(self, x)
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
 
@@ -193,5 +194,6 @@ class PerColumnScaledConv(ScaledConv):
         self.weight.data = (
             conv.weight.detach().permute(0, 3, 1, 2).reshape(out * count, inner, 1, 1).clone()
         )
-        self.padding, self.kernel_size = (0, 0), (1, 1)
+        self.padding = (0, 0)
+        self.kernel_size = (1, 1)
         self.taps = TapSum(out, count) if count > 1 else None

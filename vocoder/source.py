@@ -1,8 +1,9 @@
 """The harmonic source in NumPy float64: F0 and noise to the spectrum that every runtime's vocoder
 reads, with or without PyTorch.
 
-    noise = gaussian_noise(frames=80, seed=0)                               # [1, 48000, 9]
-    spectrum = HarmonicSource.recorded(manifest.source).spectrum(f0_hz, noise)   # [1, 22, 9601]
+    noise = draw_noise(frames=80, seed=0)                               # [1, 48000, 9]
+    source = HarmonicSource.from_manifest(manifest.source)
+    spectrum = source.compute_spectrum(f0_hz, noise)                        # [1, 22, 9601]
 
 Upstream (SineGen, SourceModuleHnNSF) draws random numbers three times. The initial phase is added
 to the first 24 kHz sample, which its linear 1/300 interpolation never reads, and the last draw is
@@ -63,7 +64,7 @@ def hann() -> np.ndarray:
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)
 
 
-def synthesis() -> np.ndarray:
+def make_synthesis_basis() -> np.ndarray:
     """The windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines, scaled by
     2 / 20, and by 1 / 20 at DC and Nyquist.
     """
@@ -75,7 +76,7 @@ def synthesis() -> np.ndarray:
     return (basis * hann()).astype(np.float32)
 
 
-def gaussian_noise(frames: int, seed: int) -> np.ndarray:
+def draw_noise(frames: int, seed: int) -> np.ndarray:
     """Standard normal noise [1, 600F, 9] in float32 from a seed: the only randomness in the
     vocoder. It equals torch.randn's to 150 dB.
 
@@ -101,7 +102,7 @@ def _box_muller(uniform: np.ndarray) -> np.ndarray:
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
 
 
-def sine_waves(f0_hz: np.ndarray) -> np.ndarray:
+def compute_sine_waves(f0_hz: np.ndarray) -> np.ndarray:
     """Sines of F0 and its overtones in float64. f0_hz [B, 2F] -> [B, 600F, 9].
 
     The phase is a running sum at the F0 rate, interpolated linearly between the middles of the
@@ -118,7 +119,7 @@ def sine_waves(f0_hz: np.ndarray) -> np.ndarray:
     return np.sin(2 * np.pi * phase[..., None] * np.arange(1, HARMONICS + 1))
 
 
-def spectrum_of(excitation: np.ndarray) -> np.ndarray:
+def compute_stft(excitation: np.ndarray) -> np.ndarray:
     """The STFT of an excitation [B, 600F] in float64, reflected at both ends: 11 magnitudes and 11
     phases (rad), [B, 22, 120F + 1].
     """
@@ -140,7 +141,7 @@ class HarmonicSource:
     bias: float
 
     @classmethod
-    def recorded(cls, source: Mapping[str, Any]) -> "HarmonicSource":
+    def from_manifest(cls, source: Mapping[str, Any]) -> "HarmonicSource":
         """The source that a vocoder's manifest describes. Raises InputError for NaN or infinity;
         ValueError, TypeError for anything that is not ten numbers.
         """
@@ -150,7 +151,7 @@ class HarmonicSource:
             raise InputError("the weights of the harmonic source hold NaN or infinity")
         return cls(weights, bias)
 
-    def excitation(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def compute_excitation(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """f0_hz [B, 2F], 0 where unvoiced; noise [B, 600F, 9] standard normal -> excitation [B,
         600F] in float64.
         """
@@ -164,9 +165,11 @@ class HarmonicSource:
         voiced = voiced[..., None].astype(np.float64)  # [B, 600F, 1]
         # A voiced sample has a little noise; an unvoiced one is noise alone.
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
-        waves = sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(np.float64)
+        waves = compute_sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(
+            np.float64
+        )
         return np.tanh(waves @ self.weights.astype(np.float64) + np.float64(self.bias))
 
-    def spectrum(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def compute_spectrum(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """f0_hz [B, 2F], noise [B, 600F, 9] -> harmonic spectrum [B, 22, 120F + 1] in float64."""
-        return spectrum_of(self.excitation(f0_hz, noise))
+        return compute_stft(self.compute_excitation(f0_hz, noise))

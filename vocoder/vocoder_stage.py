@@ -27,12 +27,12 @@ from kokoro_ane.core import (
     STYLE,
     VOCODER_NAME,
     WINDOW,
+    Artifact,
     Check,
     Checkpoint,
     CheckpointStage,
-    Function,
+    FunctionSpec,
     PackedLayout,
-    Part,
     ProgramFacts,
     TensorType,
     bucket_for,
@@ -42,9 +42,9 @@ from kokoro_ane.core import (
     snr_db,
 )
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import PaddedLayout, features_contract
+from kokoro_ane.vocoder.layouts import PaddedLayout, describe_features
 from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import exact_reference, run_program
+from kokoro_ane.vocoder.render import render_exact, run_program
 from kokoro_ane.vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 from mlprogram import Operation, Program
 
@@ -81,12 +81,12 @@ def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:
     )
 
 
-def snr_check(name: str, reference: np.ndarray, other: np.ndarray, limit_db: float) -> Check:
+def measure_snr(name: str, reference: np.ndarray, other: np.ndarray, limit_db: float) -> Check:
     """The SNR of `other`, which has to reach `limit_db`."""
     return Check(name, min(snr_db(reference, other), EQUAL_DB), limit_db, at_least=True)
 
 
-def fill_figures(
+def measure_fills(
     rendered_in: Callable[[int], np.ndarray],
     exact_in: Callable[[int], np.ndarray],
     reference: np.ndarray,
@@ -102,15 +102,15 @@ def fill_figures(
     for bucket in buckets:
         where = f"{frames} frames in bucket {bucket} ({frames / bucket:.0%} full)"
         rendered, plain = rendered_in(bucket), exact_in(bucket)
-        noise = noise_levels_db(rendered - plain)
+        noise = measure_noise_db(rendered - plain)
         name = f"SNR against PyTorch, {where}"
-        figures.append(snr_check(name, reference, rendered, LIMIT_SNR_DB[precision]))
+        figures.append(measure_snr(name, reference, rendered, LIMIT_SNR_DB[precision]))
         # The tightest bucket is what the longer ones are compared with.
         if not len(tight):
             tight, tight_noise = plain, noise
             continue
         name = f"padding, exact arithmetic, bucket {bucket} against {buckets[0]}"
-        figures.append(snr_check(name, tight, plain, LIMIT_PADDING_DB))
+        figures.append(measure_snr(name, tight, plain, LIMIT_PADDING_DB))
         if precision == "fp16":
             name = f"fp16's noise, bucket {bucket} over {buckets[0]}"
             value = float((noise - tight_noise).mean())
@@ -118,7 +118,7 @@ def fill_figures(
     return figures
 
 
-def noise_levels_db(error: np.ndarray) -> np.ndarray:
+def measure_noise_db(error: np.ndarray) -> np.ndarray:
     """Power of every frame of an error [600 F], in dB: [F]."""
     frames = error.astype(np.float64).reshape(-1, FRAME_SAMPLES)  # [F, 600]
     return 10 * np.log10(np.square(frames).mean(axis=1) + NOISE_FLOOR)
@@ -137,7 +137,7 @@ class VocoderFacts(ProgramFacts):
     @classmethod
     def read(cls, program: Program, name: str = MAIN) -> "VocoderFacts":
         """Walk the function of that name. The tail of the function `decoder` are its fp32 values of
-        one column; `tail_values` says what it is of any other.
+        one column; `find_tail_values` says what it is of any other.
         """
         operations = computing(program)
         floats = [(op, value) for op in operations for value in op.outputs if value.dtype.is_float]
@@ -145,7 +145,7 @@ class VocoderFacts(ProgramFacts):
         if name == DECODER:
             tail = {value.name for _, value in wide if value.shape[2:] == (1, 1)}
         else:
-            tail = tail_values(operations)
+            tail = find_tail_values(operations)
         inside = [(op, value) for op, value in floats if value.name in tail]
         return cls(
             **vars(ProgramFacts.from_program(program, FEATURES, FORBIDDEN)),
@@ -169,7 +169,7 @@ class VocoderFacts(ProgramFacts):
         require(self.promises(precision, buckets) | tail_promises, where)
 
 
-def tail_values(operations: list[Operation]) -> set[str]:
+def find_tail_values(operations: list[Operation]) -> set[str]:
     """Names of the tail's values: of conv_post, which is the convolution that feeds exp, of all
     that is computed from it, and fp32 values that only the tail reads (casts, envelope).
     """
@@ -180,25 +180,25 @@ def tail_values(operations: list[Operation]) -> set[str]:
         return set()
     # Back from exp to the convolution that feeds it.
     while conv_post.op_type != "conv":
-        conv_post = next(producer[name] for name in _sources(conv_post) if name in producer)
+        conv_post = next(producer[name] for name in _list_sources(conv_post) if name in producer)
     tail = {value.name for value in conv_post.outputs}
     # Forward: all that is computed from it.
     for op in operations:
-        if tail.intersection(_sources(op)):
+        if tail.intersection(_list_sources(op)):
             tail |= {value.name for value in op.outputs}
     # Backward: casts and the envelope, which nothing else reads.
-    read = {name for op in operations for name in _sources(op)}
+    read = {name for op in operations for name in _list_sources(op)}
     read_outside: set[str] = set()
     for op in reversed(operations):
         results = {value.name for value in op.outputs}
         if op.outputs[0].dtype.name == "fp32" and results & (read - read_outside):
             tail |= results
         if not results & tail:
-            read_outside.update(_sources(op))
+            read_outside.update(_list_sources(op))
     return tail
 
 
-def _sources(op: Operation) -> list[str]:
+def _list_sources(op: Operation) -> list[str]:
     return [name for names in op.inputs.values() for name in names]
 
 
@@ -226,11 +226,11 @@ class CheckedVocoder(CheckpointStage):
         """The type of a package's inputs."""
         return "float16" if self.precision == "fp16" else "float32"
 
-    def provenance(self) -> dict[str, Any]:
+    def describe_provenance(self) -> dict[str, Any]:
         """What a package was made from, and the harmonic source, which runs on the host."""
-        return super().provenance() | {"source": source_contract(self.vocoder)}
+        return super().describe_provenance() | {"source": describe_source(self.vocoder)}
 
-    def style_contract(self) -> dict[str, Any]:
+    def describe_style(self) -> dict[str, Any]:
         """The style in words, for the manifest."""
         return {
             "shape": [1, self.checkpoint.config.style_dim, 1, 1],
@@ -254,26 +254,26 @@ class VocoderStage(CheckedVocoder):
     @cached_property
     def module(self) -> torch.nn.Module:
         """What is traced."""
-        return self.layout.module(self.vocoder, self.checkpoint.config.hidden_dim).eval()
+        return self.layout.make_module(self.vocoder, self.checkpoint.config.hidden_dim).eval()
 
-    def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
+    def render_speech(self, programs: Mapping[str, Program]) -> np.ndarray:
         """The speech by a package's functions."""
         bucket = bucket_for(self.speech.frames, self.buckets)
         return run_program(programs[MAIN], self.layout, self.speech, bucket)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """One package of one function."""
         level = level_name(self.precision, self.layout.name)
-        return (self.part(VOCODER_NAME, level, {MAIN: MAIN}),)
+        return (self.make_artifact(VOCODER_NAME, level, {MAIN: MAIN}),)
 
-    def function(self, name: str = MAIN) -> Function:
+    def make_function(self, name: str = MAIN) -> FunctionSpec:
         """Features [1, channels, 1, bucket + 1] and style [1, style_dim, 1, 1] to the output."""
         config = self.checkpoint.config
         dtype = np.dtype(self.dtype).type
         rows = PackedLayout(config.hidden_dim).channels
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets)
         style = (1, config.style_dim, 1, 1)
-        return Function(
+        return FunctionSpec(
             self.module,
             (torch.ones(shapes[0]), torch.zeros(style)),
             (TensorType(FEATURES, dtype, shapes), TensorType(STYLE, dtype, (style,))),
@@ -281,40 +281,40 @@ class VocoderStage(CheckedVocoder):
             TAIL_MODULES,
         )
 
-    def facts(self, name: str, program: Program) -> VocoderFacts:
+    def check_program(self, name: str, program: Program) -> VocoderFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise."""
         facts = VocoderFacts.read(program)
         facts.require(self.precision, len(self.buckets))
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The waveform of the speech at several fills of the buckets that hold it."""
         exact = Program(programs[MAIN].path, precision=EXACT)
         holding = tuple(bucket for bucket in self.buckets if bucket >= self.speech.frames)
-        return fill_figures(
+        return measure_fills(
             lambda bucket: run_program(programs[MAIN], self.layout, self.speech, bucket),
             lambda bucket: run_program(exact, self.layout, self.speech, bucket),
-            exact_reference(self.vocoder, self.speech),
+            render_exact(self.vocoder, self.speech),
             check_buckets_of(self.speech.frames, holding),
             self.precision,
         )
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
-        features = features_contract(self.checkpoint.config.hidden_dim) | {"dtype": self.dtype}
-        output = self.layout.output_contract() | {
+        features = describe_features(self.checkpoint.config.hidden_dim) | {"dtype": self.dtype}
+        output = self.layout.describe_output() | {
             "dtype": "float32",
             "rate_hz": SAMPLE_RATE_HZ,
         }
-        return self.provenance() | {
+        return self.describe_provenance() | {
             "layout": self.layout.name,
             "buckets": self.buckets,
-            "inputs": {FEATURES: features, STYLE: self.style_contract()},
+            "inputs": {FEATURES: features, STYLE: self.describe_style()},
             "outputs": {self.layout.output: output},
         }
 
 
-def source_contract(vocoder: Vocoder) -> dict[str, Any]:
+def describe_source(vocoder: Vocoder) -> dict[str, Any]:
     """The harmonic source's ten weights and constants, for the manifest."""
     merge = vocoder.generator.m_source.l_linear
     return {

@@ -21,7 +21,7 @@ from kokoro_ane.core import (
     require_shape,
 )
 from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, as_array, require_finite
-from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, spectrum_of
+from kokoro_ane.vocoder.source import HarmonicSource, compute_stft, draw_noise
 
 SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
 VOCODER_INPUTS = ("features", "style", "statistics")
@@ -63,7 +63,7 @@ class VocoderBackend(Protocol):
         """
 
 
-class Context(Protocol):
+class VocoderContext(Protocol):
     """What the steps read beside tensors."""
 
     @property
@@ -91,26 +91,26 @@ def require_sound(waveform: Array) -> None:
         )
 
 
-def _noise(_: Context, tensors: Tensors) -> Tensors:
+def _draw_noise(_: VocoderContext, tensors: Tensors) -> Tensors:
     # [1, 600F, 9]
     return {
-        "noise": gaussian_noise(
-            tensors["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(tensors["seed"][0])
-        )
+        "noise": draw_noise(tensors["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(tensors["seed"][0]))
     }
 
 
-def _excitation(context: Context, tensors: Tensors) -> Tensors:
+def _compute_excitation(context: VocoderContext, tensors: Tensors) -> Tensors:
     # [1, 600F]
-    return {"excitation": context.vocoder.source.excitation(tensors["f0_hz"], tensors["noise"])}
+    return {
+        "excitation": context.vocoder.source.compute_excitation(tensors["f0_hz"], tensors["noise"])
+    }
 
 
-def _spectrum(_: Context, tensors: Tensors) -> Tensors:
+def _compute_spectrum(_: VocoderContext, tensors: Tensors) -> Tensors:
     # [1, 22, 120F + 1]
-    return {"spectrum": spectrum_of(tensors["excitation"]).astype(tensors["f0_hz"].dtype)}
+    return {"spectrum": compute_stft(tensors["excitation"]).astype(tensors["f0_hz"].dtype)}
 
 
-def _pack(context: Context, tensors: Tensors) -> Tensors:
+def _pack(context: VocoderContext, tensors: Tensors) -> Tensors:
     phonemes = len(tensors["durations"]) - 2  # without the boundary tokens
     five = (tensors["style_decoder" if name == "style" else name] for name in FIELDS)
     (features,) = computed(
@@ -125,7 +125,7 @@ def _pack(context: Context, tensors: Tensors) -> Tensors:
     }
 
 
-def _vocoder(context: Context, tensors: Tensors) -> Tensors:
+def _run_vocoder(context: VocoderContext, tensors: Tensors) -> Tensors:
     frames = tensors["asr"].shape[-1]
 
     def render(features: Array, style: Array, statistics: Array) -> tuple[Array]:
@@ -147,7 +147,7 @@ STEPS = (
         "standard normal from the seed; any other will do",
         ("f0_hz", "seed"),
         {"noise": 120.0},
-        _noise,
+        _draw_noise,
     ),
     Step(
         "excitation",
@@ -155,7 +155,7 @@ STEPS = (
         "nine sines and noise, merged, in float64",
         ("f0_hz", "noise"),
         {"excitation": 100.0},
-        _excitation,
+        _compute_excitation,
     ),
     Step(
         "spectrum",
@@ -163,7 +163,7 @@ STEPS = (
         "20-point STFT, hop 5: 11 magnitudes, 11 phases",
         ("excitation", "f0_hz"),
         {"spectrum": 80.0},
-        _spectrum,
+        _compute_spectrum,
     ),
     Step(
         "pack",
@@ -179,6 +179,6 @@ STEPS = (
         "package KokoroVocoder; cut to 600F",
         (*VOCODER_INPUTS, "asr"),
         {"waveform": 40.0},
-        _vocoder,
+        _run_vocoder,
     ),
 )

@@ -25,10 +25,10 @@ from torch.nn import functional as F
 from built import converted, package_of, profile_of, program_in_words, rows
 from mlprogram.__main__ import main
 from mlprogram.errors import ProgramError
-from mlprogram.examine import ane, device, shape_argument
-from mlprogram.examine.describe import generated_marks
+from mlprogram.examine import ane, device, parse_shape
+from mlprogram.examine.describe import make_marks
 from mlprogram.examine.device import NOT_MEASURED, CoreML, load_core_ml, measure
-from mlprogram.examine.pitfalls import pitfalls
+from mlprogram.examine.pitfalls import find_pitfalls
 from mlprogram.examine.profile import count_flops, count_macs, open_program
 from mlprogram.examine.rules import COMMAND
 
@@ -210,7 +210,7 @@ def test_pitfalls_are_warned_of(row, tmp_path):
         warning = ""  # 9.1 writes exp(y ln 2)
     build, inputs = program_in_words(text, BUILDERS)
     profile = profile_of(inputs, build, tmp_path, dtype=types.fp32, target=ct.target.iOS18)
-    assert [warning in pitfall for pitfall in pitfalls(profile)] == [True] * bool(warning)
+    assert [warning in pitfall for pitfall in find_pitfalls(profile)] == [True] * bool(warning)
 
 
 def test_files(package, tmp_path, capsys):
@@ -255,7 +255,7 @@ def test_malformed_shapes_are_refused_by_the_parser(text, capsys):
         main(["describe", "p", "--shape", text])
     assert stop.value.code == 2
     assert "is not NAME=n,n,..." in capsys.readouterr().err
-    assert shape_argument("x=1,2") == ("x", (1, 2))
+    assert parse_shape("x=1,2") == ("x", (1, 2))
 
 
 def test_documents_hold_the_rules_of_the_data_file():
@@ -263,7 +263,7 @@ def test_documents_hold_the_rules_of_the_data_file():
 
 
 def test_rules_page_is_renewed_and_checked(tmp_path):
-    begin, end = generated_marks(COMMAND)
+    begin, end = make_marks(COMMAND)
     page = tmp_path / "page.md"
     page.write_text(f"before\n{begin}\nstale words\n{end}\nafter\n", encoding="utf-8")
     verbs = ["--check", "--write", "--check"]

@@ -17,7 +17,7 @@ from coremltools.converters.mil.mil import types
 from built import IOS17, package_of
 from half_kernels import SAME_EVERYWHERE, HalfKernels
 from mlprogram import Program
-from mlprogram.halves import every_half, look_up, tabulate
+from mlprogram.halves import list_halves, look_up, tabulate
 from mlprogram.numerics import ANE_KERNELS
 from mlprogram.ops import KERNELS
 from mlprogram.ops.elementwise import ACTIVATION, ELEMENTWISE
@@ -101,7 +101,7 @@ REFERENCES = {
 @pytest.mark.parametrize("op", sorted(REFERENCES))
 def test_a_table_holds_the_nearest_halves(op):
     """Of every finite half, by another library's float64."""
-    x = every_half()
+    x = list_halves()
     with np.errstate(over="ignore"):
         nearest = REFERENCES[op](x[x.isfinite()].double().numpy()).astype(np.float16)
     values = tabulate(KERNELS[op].run)[x.isfinite()].numpy()
@@ -149,7 +149,7 @@ def package(tmp_path_factory):
 
 def run(path):
     order = torch.randperm(2**16, generator=torch.Generator().manual_seed(0))
-    return Program(path)({"x": every_half(), "y": every_half()[order]})
+    return Program(path)({"x": list_halves(), "y": list_halves()[order]})
 
 
 def digests(path):

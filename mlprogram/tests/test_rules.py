@@ -28,7 +28,7 @@ from built import (
 from mlprogram.errors import ProgramError
 from mlprogram.examine.placement import cut_segments, forecast_placement
 from mlprogram.examine.profile import OpProfile, Tensor
-from mlprogram.examine.rule_checks import CHECKS, padded_bytes
+from mlprogram.examine.rule_checks import CHECKS, count_padded_bytes
 from mlprogram.examine.rules import CONFIDENCES, EFFECTS, load_rules, parse_rules
 from mlprogram.graph import Operation
 
@@ -275,7 +275,7 @@ def test_every_rule_has_a_case():
 def test_padding_of_the_last_axis(width, bits, step):
     tensor = Tensor("x", (1, 3, 5, width), {8: "int8", 16: "fp16", 32: "fp32"}[bits], bits)
     row = width * bits // 8
-    assert padded_bytes(tensor, step) == 15 * (row + -row % step)
+    assert count_padded_bytes(tensor, step) == 15 * (row + -row % step)
 
 
 LISTED, BATCHES = (

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
-from kokoro_ane.encoder import Layer, unroll_lstms
+from kokoro_ane.encoder import AlbertLayer, unroll_lstms
 
 GELU_SLOPE = math.sqrt(2 / math.pi)
 GELU_CUBE = 0.044715
@@ -19,7 +19,7 @@ GELU_CUBE = 0.044715
 LONGEST_SUM = 384
 
 
-class WrittenOut(Layer):
+class WrittenOut(AlbertLayer):
     """ALBERT's layer with its GELU written out: ExecuTorch lowers `gelu` to XNNPACK without its
     approximate="tanh" (35 dB).
     """
@@ -39,7 +39,7 @@ def make_plain(function: nn.Module) -> nn.Module:
     """
     copied = unroll_lstms(function)
     for module in copied.modules():
-        if type(module) is Layer:
+        if type(module) is AlbertLayer:
             module.__class__ = WrittenOut
     return copied
 
@@ -74,7 +74,8 @@ class PartedConv(nn.Module):
 
     def __init__(self, conv: Conv, channels: int) -> None:
         super().__init__()
-        self.channels, self.geometry = channels, (conv.stride, conv.padding, conv.dilation)
+        self.channels = channels
+        self.geometry = (conv.stride, conv.padding, conv.dilation)
         self.weights = nn.ParameterList(
             part.clone() for part in conv.weight.detach().split(channels, dim=1)
         )

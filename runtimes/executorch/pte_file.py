@@ -101,7 +101,9 @@ class PteProgram:
     def __init__(self, path: Path, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         from executorch.runtime import Runtime
 
-        self.path, self.inputs, self.names = path, tuple(sorted(inputs)), tuple(sorted(outputs))
+        self.path = path
+        self.inputs = tuple(sorted(inputs))
+        self.names = tuple(sorted(outputs))
         # the program reads its weights from here
         self.bytes = path.read_bytes()
         try:

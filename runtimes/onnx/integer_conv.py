@@ -102,7 +102,8 @@ class IntegerConv(nn.Module):
 
     def __init__(self, conv: Conv, form: Integers, size: float, place: Place) -> None:
         super().__init__()
-        step, steps = size / INT8, form.scale.double().flatten()  # [out], of the weights
+        step = size / INT8
+        steps = form.scale.double().flatten()  # [out], of the weights
         self.register_buffer("weight", (form.values.short() + HALF).to(torch.uint8))
         self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
         self.register_buffer("output_steps", (steps * step * place.outer).float())
@@ -137,7 +138,7 @@ class IntegerConv(nn.Module):
         )
         y = y if level is None else y * level
         if self.taps is not None:
-            return self.taps.summed(y, self.bias)
+            return self.taps.sum_blocks(y, self.bias)
         return y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
 
     def level(self, x: Tensor) -> Tensor | None:
@@ -154,5 +155,5 @@ class IntegerConv(nn.Module):
         # [1, in, 1, n]
         frames = F.max_pool2d(x.abs(), (1, columns), (1, columns), ceil_mode=True) * self.reciprocal
         # the envelope is smoothed over frames, then read column by column
-        smooth = self.envelope.smoothed(frames.amax(dim=1, keepdim=True))
+        smooth = self.envelope.compute_envelope(frames.amax(dim=1, keepdim=True))
         return torch.exp(smooth[..., columns : columns + x.shape[3]])

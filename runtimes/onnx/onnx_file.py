@@ -176,7 +176,8 @@ class OnnxProgram:
             raise InputError(
                 f"{path} is not read by ONNX Runtime {onnxruntime.__version__}: {reason}"
             ) from None
-        self.path, self.names = path, tuple(outputs)
+        self.path = path
+        self.names = tuple(outputs)
         missing = set(self.names) - {output.name for output in self.session.get_outputs()}
         if missing:
             raise InputError(f"{path} has no output {sorted(missing)[0]!r}")

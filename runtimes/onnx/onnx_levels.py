@@ -76,7 +76,7 @@ from kokoro_ane.vocoder import (
     StreamingChain,
     Vocoder,
     VocoderInputs,
-    places,
+    find_places,
 )
 
 
@@ -109,7 +109,7 @@ def use_integers(prepared: Vocoder, level: Level) -> EagerVocoder:
     are products of integers.
     """
     eager = replace_norms(prepared)
-    for name, place in places(eager).items():
+    for name, place in find_places(eager).items():
         if place.path in level.ranges:
             conv = prepared.get_submodule(place.path)
             assert isinstance(conv, Conv), place.path
@@ -139,7 +139,7 @@ def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None
     """Give the layers of `eager`, which was made from `vocoder`, the level's forms. Those with int8
     inputs are left to the caller.
     """
-    for name, place in places(eager).items():
+    for name, place in find_places(eager).items():
         form = level.forms.get(place.path)
         if form is None or place.path in level.ranges:
             continue
@@ -228,7 +228,7 @@ def write_level(level: Level, checkpoint: Checkpoint, layout: str, path: Path) -
         stage = make_integer_functions(
             OnnxStreamingStage.from_checkpoint(checkpoint, prepared), level
         )
-        write_together({name: stage.function(name) for name in SIGNATURES}, path)
+        write_together({name: stage.make_function(name) for name in SIGNATURES}, path)
     else:
         write(export_network(use_integers(prepared, level), checkpoint.config), path)
 

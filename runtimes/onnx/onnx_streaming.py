@@ -30,11 +30,11 @@ from kokoro_ane.core import (
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
+    Artifact,
     Check,
     Checkpoint,
     Kind,
     Mask,
-    Part,
     package_of_ours,
     snr_db,
 )
@@ -63,11 +63,11 @@ from kokoro_ane.vocoder import (
     StreamingStage,
     UtteranceFunction,
     Vocoder,
-    exact_reference,
-    excerpt,
-    predictor_of,
+    count_window_rows,
+    cut_excerpt,
+    render_exact,
+    require_predictor,
     unpack_window,
-    window_rows,
 )
 
 
@@ -84,7 +84,7 @@ class MeasuringConv(AffineConv):
 class WholeDecoder(DecoderFunction):
     """DecoderFunction of an utterance without padding."""
 
-    def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
+    def run_first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """See DecoderFunction."""
         return self.generator(frames, steps, GivenNorms(affine, self.generator.sizes))
 
@@ -94,7 +94,9 @@ class WholeUtterance(UtteranceFunction):
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """See UtteranceFunction."""
-        entering, spectrum, _ = features.split((*window_rows(self.generator.channels), 1), dim=1)
+        entering, spectrum, _ = features.split(
+            (*count_window_rows(self.generator.channels), 1), dim=1
+        )
         affines = GivenNorms(style_affine, self.generator.sizes)
         return self.generator(*unpack_window(entering, spectrum), affines)
 
@@ -109,9 +111,9 @@ def make_measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
     return function
 
 
-def _write_folder(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
+def _write_folder(stage: Any, artifact: Artifact, path: Path) -> dict[str, PortableProgram]:
     """Write a folder of functions and open what was written."""
-    functions = {name: stage.function(name) for name in part.functions}
+    functions = {name: stage.make_function(name) for name in artifact.functions}
     write_together(functions, path)
     return {
         name: OnnxProgram(name_function_file(path, name), function.outputs)
@@ -124,7 +126,7 @@ FOLDER = Kind(SUFFIX, TOOLS, _write_folder, package_of_ours)
 
 def allow_any_length() -> Lengths:
     """The lengths of these functions."""
-    return Lengths.up_to(DEFAULT_BUCKETS[-1], MEASURED, SIZES)
+    return Lengths.from_longest(DEFAULT_BUCKETS[-1], MEASURED, SIZES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +146,7 @@ class OnnxStreamingStage(PortableStage):
         """
         twin = StreamingStage(
             checkpoint,
-            predictor_of(checkpoint),
+            require_predictor(checkpoint),
             allow_any_length(),
             PRECISION,
             check_speech(checkpoint, CHECK_FRAMES),
@@ -153,10 +155,10 @@ class OnnxStreamingStage(PortableStage):
         )
         return cls(checkpoint, FileRuntime(onnx_file), twin)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """See Stage."""
         file = self.file_of(VOCODER_NAME, STREAMING)
-        return (Part(VOCODER_NAME, file, {function: function for function in SIGNATURES}),)
+        return (Artifact(VOCODER_NAME, file, {function: function for function in SIGNATURES}),)
 
     @cached_property
     def modules(self) -> dict[str, nn.Module]:
@@ -168,10 +170,10 @@ class OnnxStreamingStage(PortableStage):
             WINDOW: bake_taps(modules[WINDOW]),
         }
 
-    def function(self, name: str) -> PortableFunction:
+    def make_function(self, name: str) -> PortableFunction:
         """A function to export."""
         inputs, outputs = SIGNATURES[name]
-        rows, *columns = self.twin.channels_of(name)
+        rows, *columns = self.twin.count_channels(name)
         example = (
             torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1),
             *(torch.zeros(1, size, 1, 1) for size in columns),
@@ -183,19 +185,19 @@ class OnnxStreamingStage(PortableStage):
             inputs,
             outputs,
             {FEATURES: {3: "columns"}} | grows,
-            {"columns": self.twin.buckets_of(name)[-1] + 1},
+            {"columns": self.twin.list_buckets(name)[-1] + 1},
         )
 
-    def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """The SNR of a short utterance against the vocoder, and of a long one in two cuts against
         the windows in PyTorch. The references are in float64.
         """
         speech = self.twin.speech
-        short = excerpt(speech, 0, SHORT_FRAMES)
+        short = cut_excerpt(speech, 0, SHORT_FRAMES)
         chain = self.twin.chain(programs, allow_any_length())
         windows = self.twin.chain(programs, allow_any_length().in_windows())
-        exact = exact_reference(Vocoder.from_checkpoint(self.checkpoint), short)
-        reference = self.twin.in_torch(torch.float64).render(speech)
+        exact = render_exact(Vocoder.from_checkpoint(self.checkpoint), short)
+        reference = self.twin.make_torch_chain(torch.float64).render(speech)
         figures = {
             f"{SHORT_FRAMES} frames, its float64": snr_db(exact, chain.render(short)),
             f"{speech.frames} frames in windows": snr_db(reference, windows.render(speech)),
@@ -208,9 +210,9 @@ class OnnxStreamingStage(PortableStage):
             for name, value in figures.items()
         ]
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """See Stage. Where a function takes any length, `frames` is the longest."""
-        contract = self.twin.contract(part) | self.contract_head()
+        contract = self.twin.describe_artifact(artifact) | self.describe_head()
         for name in (DECODER, UTTERANCE):
-            contract["inputs"][name][FEATURES]["frames"] = self.twin.buckets_of(name)[-1:]
+            contract["inputs"][name][FEATURES]["frames"] = self.twin.list_buckets(name)[-1:]
         return contract

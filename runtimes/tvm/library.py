@@ -96,7 +96,9 @@ class TvmProgram:
         import tvm
         from tvm import relax
 
-        self.path, self.inputs, self.names = path, tuple(sorted(inputs)), tuple(sorted(outputs))
+        self.path = path
+        self.inputs = tuple(sorted(inputs))
+        self.names = tuple(sorted(outputs))
         self.tensor = tvm.runtime.tensor
         try:
             self.machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())

@@ -113,7 +113,8 @@ class Converters:
         padding: int = 0,
     ) -> Any:
         """x [1, inner, 1, S] and values [out, inner, taps] -> [1, out, 1, steps]."""
-        (out, inner, taps), rows = values.shape, self.tile[1]
+        out, inner, taps = values.shape
+        rows = self.tile[1]
         # outputs are filled up to whole groups; what is computed of the rest is not stored
         groups = -(-out // rows)
         padded = F.pad(values, (0, 0, 0, 0, 0, groups * rows - out))
@@ -137,7 +138,9 @@ class Converters:
         if groups != 1:
             return importer._conv_transpose2d(node)
         values = self.weights[weight.name][:, :, 0]  # [inner, out, taps]
-        (inner, out, taps), by, trim = values.shape, stride[1], padding[1]
+        inner, out, taps = values.shape
+        by = stride[1]
+        trim = padding[1]
         wide = -(-taps // by)
         # every phase is a convolution of `wide` taps over the same input: [inner, out, wide, by]
         phases = F.pad(values, (0, wide * by - taps)).view(inner, out, wide, by).flip(2)
@@ -187,7 +190,8 @@ class Converters:
 
     def multiplied(self, importer: Any, x: Any, weight: torch.Tensor, bias: Node | None) -> Any:
         """x [..., inner] times weight [out, inner]: a convolution with one tap over the rows."""
-        (out, inner), shape = weight.shape, list(importer.shape_of(x))
+        out, inner = weight.shape
+        shape = list(importer.shape_of(x))
         rows = shape[-2] if len(shape) > 1 else 1
         # [1, inner, 1, rows]
         columns = relax.op.permute_dims(relax.op.reshape(x, [rows, inner]))

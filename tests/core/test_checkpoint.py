@@ -21,7 +21,7 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.hub import HUB_REPOSITORY, HUB_REVISION
 from kokoro_ane.core.kokoro_int8 import cache
-from kokoro_ane.encoder.encoder_steps import input_ids
+from kokoro_ane.encoder.encoder_steps import encode_phonemes
 from kokoro_ane.encoder.functions import Encoder
 from kokoro_ane.eval.release import main as release_main
 from kokoro_ane.pipeline.apply import main as apply_main
@@ -177,7 +177,7 @@ def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
     assert report["voice"] == "zf_001"
     assert not report["releasable"]
     with refused(r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
-        input_ids("ʣ", open_checkpoint(str(folder)).config.vocab)
+        encode_phonemes("ʣ", open_checkpoint(str(folder)).config.vocab)
     bundle = f"{packages} --dialects us --out {tmp_path}/bundle-foreign"
     assert bundle_main(bundle.split()) == 3
 

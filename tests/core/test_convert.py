@@ -32,14 +32,14 @@ from kokoro_ane.pipeline.g2p_stage import (
 )
 from kokoro_ane.speech.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import excerpt
+from kokoro_ane.vocoder.packing import cut_excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from kokoro_g2p.alphabet import encode
 from kokoro_g2p.network import LetterToSound, quantized, save_weights
 from kokoro_g2p.neural import NeuralG2P
 from mlprogram import MLModel, Program
-from mlprogram.examine.describe import notes
+from mlprogram.examine.describe import read_notes
 from mlprogram.package import open_model
 from tests import builds
 from tests.builds import SMALLEST_G2P, left_behind
@@ -62,7 +62,7 @@ raise SystemExit(cli.main(arguments))
 @pytest.fixture(scope="module")
 def speech(tiny_checkpoint):
     vocoder, text = Vocoder.from_checkpoint(tiny_checkpoint), text_encoder(tiny_checkpoint)
-    return excerpt(
+    return cut_excerpt(
         vocoder_inputs(tiny_checkpoint, vocoder, text, heldout()[0], seed=0), start=30, frames=26
     )
 
@@ -104,7 +104,7 @@ class TestVocoder:
         for name in (NAME, "KokoroEncoder-tiny-fp16"):
             manifest = Manifest.load(tiny_build / f"{name}.json")
             for function in manifest.functions.values():
-                said = notes(open_model(manifest.package_path).spec.description, function)
+                said = read_notes(open_model(manifest.package_path).spec.description, function)
                 assert said["description"].startswith("Kokoro's ")
                 assert said["license"] == "that of checkpoint tiny"
                 assert said["sample_rate_hz"] == "24000"
@@ -234,20 +234,20 @@ class TestG2P:
         )
 
     def test_structure(self, package, g2p_weights):
-        facts = G2PStage(g2p_weights).facts("main", package)
+        facts = G2PStage(g2p_weights).check_program("main", package)
         assert facts.int8_weights == 6 * SMALLEST_G2P.blocks + 2
         assert facts.fp16_operations == 0
         assert "reshape" not in facts.operations
         assert "shape" not in facts.operations
         assert not facts.promises("fp32", 3)["5 enumerated shapes for 3 lengths"]
         with pytest.raises(CheckFailed, match="weights in int8"):
-            G2PStage(g2p_weights, "fp16").facts("main", package)
+            G2PStage(g2p_weights, "fp16").check_program("main", package)
 
     def test_another_model_is_rejected(self, package, tmp_path):
         torch.manual_seed(2)
         save_weights(LetterToSound(SMALLEST_G2P), tmp_path / "other.npz", {"seed": 2, "steps": 0})
         with pytest.raises(CheckFailed, match="largest difference of a logit"):
-            all_held(G2PStage(tmp_path / "other.npz").figures({"main": package}))
+            all_held(G2PStage(tmp_path / "other.npz").measure_figures({"main": package}))
 
     def test_fp16_is_close_and_has_no_int8(self, g2p_weights, tmp_path):
         (manifest,) = build(G2PStage(g2p_weights, "fp16"), tmp_path)

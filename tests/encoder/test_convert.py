@@ -22,7 +22,7 @@ from kokoro_ane.encoder.encoder_steps import (
     Encoded,
     EncoderBackend,
     encode,
-    input_ids,
+    encode_phonemes,
     pack_frames,
 )
 from kokoro_ane.encoder.functions import (
@@ -30,7 +30,7 @@ from kokoro_ane.encoder.functions import (
     DurationFunction,
     Encoder,
     ProsodyFunction,
-    torch_functions,
+    make_torch_functions,
 )
 from kokoro_ane.encoder.lstm import PrefixLSTM
 from kokoro_ane.pipeline.build import main
@@ -61,7 +61,7 @@ def some_ids(tiny_checkpoint, count):
     it.
     """
     symbols = sorted(tiny_checkpoint.config.vocab)
-    return input_ids(
+    return encode_phonemes(
         "".join(symbols[(7 * i + count) % len(symbols)] for i in range(count)),
         tiny_checkpoint.config.vocab,
     )
@@ -138,7 +138,7 @@ class TestBuild:
         """Durations of every token equal PyTorch's; features within fp16's rounding."""
         package, twin = (
             EncoderPackage((tiny_build / f"{NAME}.json",)),
-            torch_functions(Encoder.from_checkpoint(tiny_checkpoint)),
+            make_torch_functions(Encoder.from_checkpoint(tiny_checkpoint)),
         )
         for length in (1, 14, 15, 33):
             ids, style = some_ids(tiny_checkpoint, length), real_styles()[length % 6][:, 128:]
@@ -251,9 +251,9 @@ class TestPadding:
         for parameter in lstm.parameters():
             parameter.copy_(parameter.half().float() * 8)
         x, inside = torch.zeros(1, 500, 12), torch.zeros(1, 500, 1)
-        flagged, state = torch.cat([x, (1 - inside) * 1e4], dim=2), torch.zeros(2, 1, 8)
+        add_flag, state = torch.cat([x, (1 - inside) * 1e4], dim=2), torch.zeros(2, 1, 8)
         _, hidden, cell = torch.lstm(
-            flagged, (state, state), lstm.flag_weights(), True, 1, 0.0, False, True, True
+            add_flag, (state, state), lstm.make_flag_weights(), True, 1, 0.0, False, True, True
         )
         assert hidden.abs().max() == 0
         assert cell.abs().max() == 0

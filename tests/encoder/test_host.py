@@ -19,8 +19,8 @@ from kokoro_ane.encoder.encoder_steps import (
     Buckets,
     EncoderBackend,
     check_speed,
-    input_ids,
-    whole_frames,
+    encode_phonemes,
+    round_durations,
 )
 from tests.commands import refused, table
 
@@ -30,8 +30,8 @@ LIMITS = AlignmentLimits(token_frames=200, total_frames=1200)
 
 class TestDurations:
     def test_ids_stand_between_boundaries(self):
-        assert input_ids("aˈb a", VOCAB) == (0, 43, 156, 44, 16, 43, 0)
-        assert len(input_ids("a" * 510, VOCAB)) == 512
+        assert encode_phonemes("aˈb a", VOCAB) == (0, 43, 156, 44, 16, 43, 0)
+        assert len(encode_phonemes("a" * 510, VOCAB)) == 512
 
     @table(
         "phonemes message",
@@ -43,8 +43,8 @@ class TestDurations:
     """,
     )
     def test_bad_phonemes_say_which_and_where(self, phonemes, message):
-        refused(message, input_ids, phonemes, VOCAB)
-        refused("511 phonemes: at most 510", input_ids, "a" * 511, VOCAB)
+        refused(message, encode_phonemes, phonemes, VOCAB)
+        refused("511 phonemes: at most 510", encode_phonemes, "a" * 511, VOCAB)
 
     @table("speed", "0.0\n-1.0\nNaN\nInfinity\n0.1\n9.0")
     def test_bad_speed(self, speed):
@@ -53,7 +53,7 @@ class TestDurations:
     @given(st.lists(st.floats(0, 190), min_size=1, max_size=6))
     def test_rounding_is_upstreams(self, raw):
         expected = torch.round(torch.tensor(raw)).clamp(min=1).long()
-        assert np.array_equal(whole_frames(np.array(raw, np.float32), LIMITS), expected)
+        assert np.array_equal(round_durations(np.array(raw, np.float32), LIMITS), expected)
 
     @table(
         "raw message",
@@ -64,7 +64,7 @@ class TestDurations:
     """,
     )
     def test_limits_say_what_is_wrong(self, raw, message):
-        refused(message, whole_frames, np.array(raw), LIMITS)
+        refused(message, round_durations, np.array(raw), LIMITS)
 
     def test_gather_and_token_buckets(self):
         text, durations = torch.randn(1, 5, 1, 4), torch.tensor([2, 1, 3, 1])
@@ -76,8 +76,8 @@ class TestDurations:
         asr = run_steps(steps, context, inputs)["asr"]
         assert np.array_equal(asr, (text @ one_hot)[:, :, 0])
         buckets = Buckets((16, 64), (20,))
-        assert [buckets.for_tokens(count) for count in (3, 16, 17, 64)] == [16, 16, 64, 64]
-        refused("63 phonemes: the package takes at most 62", buckets.for_tokens, 65)
+        assert [buckets.find_token_bucket(count) for count in (3, 16, 17, 64)] == [16, 16, 64, 64]
+        refused("63 phonemes: the package takes at most 62", buckets.find_token_bucket, 65)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import torch
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, TUNING
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, input_ids
-from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, encode_phonemes
+from kokoro_ane.encoder.functions import Encoder, make_torch_functions
 from kokoro_ane.eval import Reader, execution
 from kokoro_ane.eval import reference as reference_module
 from kokoro_ane.eval.execution import ClipBench, Execution
@@ -90,7 +90,9 @@ class InPyTorch:
     def __init__(self, *_):
         checkpoint = open_checkpoint(str(DEMO_VOICE))
         limits = AlignmentLimits.from_config(checkpoint.config, DEFAULT_BUCKETS[-1])
-        self.backend = EncoderBackend(torch_functions(Encoder.from_checkpoint(checkpoint)), limits)
+        self.backend = EncoderBackend(
+            make_torch_functions(Encoder.from_checkpoint(checkpoint)), limits
+        )
 
 
 @pytest.fixture
@@ -122,7 +124,9 @@ def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference, tu
     assert first.id != clip.id
     assert clip.phonemes.startswith(f"{first.phonemes} ")
     # tokens and columns are those of the clip, and it closes with the clip's boundary token
-    assert tuple(first.input_ids) == input_ids(first.phonemes, reference.checkpoint.config.vocab)
+    assert tuple(first.input_ids) == encode_phonemes(
+        first.phonemes, reference.checkpoint.config.vocab
+    )
     assert len(first.durations) == len(first.input_ids)
     assert first.durations[-1] == clip.durations[-1]
     assert len(first.f0_hz) == len(first.energy) == 2 * first.frames

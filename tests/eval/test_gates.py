@@ -21,9 +21,9 @@ from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import Rendition, VocoderComparison, VocoderSubject
 from kokoro_ane.eval.subjects import STAGES, VOCODER
 from kokoro_ane.quantize.methods import METHODS
-from kokoro_ane.vocoder.packing import excerpt
+from kokoro_ane.vocoder.packing import cut_excerpt
 from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.source import gaussian_noise
+from kokoro_ane.vocoder.source import draw_noise
 from tests.demo_voice import DEMO_VOICE, heldout
 from tests.eval.controls.__main__ import controls_of, main
 from tests.eval.controls.faults import drop, of_model, rendered
@@ -241,7 +241,7 @@ def trials(reference, phrase):
 @pytest.fixture(scope="module")
 def untouched(reference, phrase):
     """Ten frames, and what the vocoder makes of them before any control."""
-    inputs = excerpt(reference.inputs(phrase), start=30, frames=10)
+    inputs = cut_excerpt(reference.inputs(phrase), start=30, frames=10)
     return inputs, render_reference(reference.vocoder, inputs)
 
 
@@ -312,8 +312,8 @@ class Loud(Reference):
         return self.louder(inputs, other_seed), pitch_hz
 
     def louder(self, inputs, other_seed):
-        noise = 8 * gaussian_noise(inputs.frames, self.seed + other_seed)
-        spectrum = self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
+        noise = 8 * draw_noise(inputs.frames, self.seed + other_seed)
+        spectrum = self.vocoder.generator.m_source.compute_spectrum(inputs.f0_hz, noise)
         return replace(inputs, spectrum=spectrum)
 
 

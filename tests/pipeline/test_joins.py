@@ -231,7 +231,7 @@ class Speaks(FakeVocoder):
 
 
 class SpeaksInWindows(Speaks):
-    def pieces(self, *inputs):
+    def render_pieces(self, *inputs):
         yield from torch.tensor_split(self.run(*inputs), 5)
 
 

@@ -62,7 +62,7 @@ class WindowedVocoder(FakeVocoder):
     def __init__(self, *windows):
         self.windows = windows
 
-    def pieces(self, *_):
+    def render_pieces(self, *_):
         yield from self.windows
 
 

@@ -42,7 +42,7 @@ from kokoro_ane.quantize.stored_forms import RoundedInput
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.speech.corpus import require_disjoint
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder, places
+from kokoro_ane.vocoder.eager import EagerVocoder, find_places
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.scaled_conv import (
@@ -88,7 +88,7 @@ def clip():
 def reads(vocoder, clip):
     """What every convolution reads."""
     return readings(
-        vocoder, [clip], [place.path for place in places(EagerVocoder(vocoder)).values()]
+        vocoder, [clip], [place.path for place in find_places(EagerVocoder(vocoder)).values()]
     )
 
 

@@ -16,7 +16,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_stage import EncoderStage
 from kokoro_ane.encoder.encoder_steps import Buckets
-from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.encoder.functions import Encoder, make_torch_functions
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.quantize import encoder_layers, plan
 from kokoro_ane.quantize.compress import ENCODER_TENSORS, build_compressed, level_path
@@ -157,8 +157,8 @@ def test_stored_lstms_compute_what_the_encoder_does(tiny_checkpoint):
     ids = torch.tensor([[1, 2, 3, 4, 5, -1, -1]], dtype=torch.int32)
     inputs = ids, torch.ones(1, tiny_checkpoint.config.style_dim), torch.ones(1)
     with torch.no_grad():
-        expected = torch_functions(encoder).duration(*inputs)
-        computed = torch_functions(with_stored_lstms(encoder)).duration(*inputs)
+        expected = make_torch_functions(encoder).duration(*inputs)
+        computed = make_torch_functions(with_stored_lstms(encoder)).duration(*inputs)
     for theirs, ours in zip(expected, computed, strict=True):
         assert theirs.std() > 1e-2
         assert torch.allclose(ours, theirs, atol=1e-5)

@@ -165,7 +165,7 @@ class TestStructure:
         assert 0 < shares[0] < shares[1]
 
     def test_a_package_that_differs_from_its_module_is_refused(self, built):
-        module = stage_with(built, "mixed").function(MAIN).module
+        module = stage_with(built, "mixed").make_function(MAIN).module
         require_stored(module, program_of(built, "mixed"))
         with pytest.raises(CheckFailed, match="does not store as planned: vocoder_"):
             require_stored(module, program_of(built, "w8"))

@@ -15,7 +15,7 @@ from torch import nn
 
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.export import Function, TensorType, convert, save_package
+from kokoro_ane.core.export import FunctionSpec, TensorType, convert, save_package
 from kokoro_ane.quantize.stored_forms import (
     Integers,
     OrderedLSTM,
@@ -109,7 +109,7 @@ class Recurrent(nn.Module):
 def saved(module, inputs, target, path):
     """The module as a package in fp16, by the one conversion that there is."""
     kinds = {name: np.int32 if name == "ids" else np.float32 for name in inputs}
-    function = Function(
+    function = FunctionSpec(
         module,
         tuple(inputs.values()),
         tuple(TensorType(name, kinds[name], (tuple(x.shape),)) for name, x in inputs.items()),

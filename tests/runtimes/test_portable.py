@@ -264,7 +264,7 @@ class TestPackages:
         assert snr_db(*waveforms) >= limit_db
 
     def test_source_of_the_manifest_is_the_checkpoints(self, tiny_checkpoint, tiny_build):
-        recorded = HarmonicSource.recorded(
+        recorded = HarmonicSource.from_manifest(
             Manifest.load(tiny_build / "KokoroVocoder-tiny-padded-fp16.json").source
         )
         twin = Vocoder.from_checkpoint(tiny_checkpoint).generator.m_source.host

@@ -16,7 +16,7 @@ from kokoro_ane.speech.speech import check_speech
 from kokoro_ane.vocoder.decoder import LOUD_SCALE, QUIET_SCALE, InverseStft, Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.source import BINS, HarmonicSource, gaussian_noise, hann, sine_waves
+from kokoro_ane.vocoder.source import BINS, HarmonicSource, compute_sine_waves, draw_noise, hann
 from kokoro_ane.vocoder.streaming.streaming_layers import (
     POLYNOMIAL,
     PolynomialSnake,
@@ -27,7 +27,7 @@ from kokoro_ane.vocoder.streaming.streaming_model import (
     Folding,
     GeneratorNorm,
     GivenNorms,
-    bias_of,
+    read_bias,
 )
 from tests.demo_voice import DEMO_VOICE
 
@@ -123,7 +123,7 @@ def test_a_small_alpha_survives_an_engine_without_subnormals(form, alpha, monkey
 
     def rendered():
         scaled_affine = (affine * norm.factor(form).repeat(2)).float().view(1, -1, 1, 1)
-        made = AffineConv(norm, conv, bias_of(conv) * 0, Folding({}, form))
+        made = AffineConv(norm, conv, read_bias(conv) * 0, Folding({}, form))
         with Engine16():
             rounded = made(x, GivenNorms(scaled_affine, [8]))
         return made(x, GivenNorms(scaled_affine, [8])), rounded
@@ -150,7 +150,7 @@ def test_a_small_alpha_stays_out_of_the_weights(alpha, apart):
     made = AffineConv(
         GeneratorNorm("", AdaIN1d(4, 8), snake_with(alpha)),
         conv,
-        bias_of(conv),
+        read_bias(conv),
         Folding({}, SineSnake()),
     )
     kernels = made.conv.weight.abs().amax(dim=(0, 2, 3)) / conv.weight.abs().amax(dim=(0, 2, 3))
@@ -208,13 +208,15 @@ class TestSnake:
 
     def test_phases_stay_exact_and_noise_is_an_argument(self):
         """Accumulated in float64: the last second of a constant tone is as clean as the first."""
-        waves = torch.from_numpy(sine_waves(np.full((1, 2400), 440.0)))[0, :, 8]
+        waves = torch.from_numpy(compute_sine_waves(np.full((1, 2400), 440.0)))[0, :, 8]
         # phase reaches one step at the middle of the first step
         time = torch.arange(len(waves), dtype=torch.float64) + 0.5 - 150 + 300
         ideal = torch.sin(2 * torch.pi * 440 * 9 / 24000 * time)
         assert (waves - ideal)[150:-150].abs().max() < 1e-7
         source, f0_hz = HarmonicSource(np.ones(9), 0.0), np.full((1, 14), 120.0)
-        one, same, other = (source.spectrum(f0_hz, gaussian_noise(7, seed)) for seed in (3, 3, 4))
+        one, same, other = (
+            source.compute_spectrum(f0_hz, draw_noise(7, seed)) for seed in (3, 3, 4)
+        )
         assert np.array_equal(one, same)
         assert not np.array_equal(one, other)
 
@@ -224,7 +226,7 @@ def test_the_padded_graph_is_the_vocoder():
     checkpoint = open_checkpoint(str(DEMO_VOICE))
     vocoder, speech = Vocoder.from_checkpoint(checkpoint), check_speech(checkpoint, 140)
     layout = PaddedLayout()
-    module = layout.module(vocoder, checkpoint.config.hidden_dim).eval()
+    module = layout.make_module(vocoder, checkpoint.config.hidden_dim).eval()
     with torch.no_grad():
         out = module(layout.pack(speech, 180), speech.style[:, :, None, None])
     reference = render_reference(vocoder, speech)

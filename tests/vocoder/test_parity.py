@@ -19,10 +19,10 @@ from kokoro_ane.core.contract import PackedLayout
 from kokoro_ane.core.layers import AdaIN1d, Mask, StyleAffine
 from kokoro_ane.vocoder import decoder, vocoder_stage
 from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder, last_channels, moments
+from kokoro_ane.vocoder.eager import EagerVocoder, compute_moments, put_channels_last
 from kokoro_ane.vocoder.packing import pack
 from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.vocoder_stage import LIMIT_FLAT_DB, fill_figures
+from kokoro_ane.vocoder.vocoder_stage import LIMIT_FLAT_DB, measure_fills
 from tests.commands import table
 from tests.parity import both_renders, padded_render, random_inputs, upstream_decoder
 from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config, upstream_state
@@ -150,8 +150,8 @@ class TestEager:
     @pytest.mark.parametrize("steps", [2, 31, 1023, 1024, 1600, 9601])
     def test_moments(self, steps):
         torch.manual_seed(steps)
-        x = last_channels(torch.randn(1, 6, 1, steps) * 2 + 5)
-        mean, variance = moments(x)
+        x = put_channels_last(torch.randn(1, 6, 1, steps) * 2 + 5)
+        mean, variance = compute_moments(x)
         exact = x.double().flatten(1).view(6, steps)
         torch.testing.assert_close(mean.double(), exact.mean(1), rtol=3e-6, atol=0)
         torch.testing.assert_close(variance.double(), exact.var(1, correction=0), rtol=2e-5, atol=0)
@@ -159,9 +159,9 @@ class TestEager:
     # control: PyTorch's own statistics for channels last lose 30 dB there
     def test_moments_hold_at_thirty_seconds(self):
         torch.manual_seed(0)
-        x = last_channels(torch.randn(1, 4, 1, 144_001) + 1)
+        x = put_channels_last(torch.randn(1, 4, 1, 144_001) + 1)
         expected = F.instance_norm(x.double()).numpy()
-        assert snr_db(expected, F.batch_norm(x, *moments(x), eps=1e-5).numpy()) >= 130
+        assert snr_db(expected, F.batch_norm(x, *compute_moments(x), eps=1e-5).numpy()) >= 130
         assert snr_db(expected, F.batch_norm(x, None, None, training=True).numpy()) < 115
 
     def test_inputs_are_left_alone(self, tiny):  # work in place stays inside
@@ -231,7 +231,7 @@ def padding_figure(candidate):
     vocoder = random_vocoder(CONFIG, seed=0)
     inputs = random_inputs(vocoder, BUCKETS[0], CONFIG.hidden_dim)
     renders = partial(run_in_pytorch, candidate, inputs)
-    figures = fill_figures(renders, renders, render_reference(vocoder, inputs), BUCKETS, "fp16")
+    figures = measure_fills(renders, renders, render_reference(vocoder, inputs), BUCKETS, "fp16")
     return next(figure for figure in figures if figure.name.startswith("padding"))
 
 
@@ -285,7 +285,7 @@ def rendered():
                 louder_db / 20 if bucket == BUCKETS[1] else 0
             ) * (name == "declared")
 
-        rows = fill_figures(
+        rows = measure_fills(
             partial(program, "declared"), partial(program, "exact"), reference, BUCKETS, "fp16"
         )
         return {figure.name.split()[0]: figure for figure in rows}
@@ -307,4 +307,4 @@ def test_control_noise_that_grows_with_the_bucket_is_rejected(rendered):
 
 
 def test_silence_has_a_level():
-    assert vocoder_stage.noise_levels_db(np.zeros(1200)).tolist() == [-100.0, -100.0]
+    assert vocoder_stage.measure_noise_db(np.zeros(1200)).tolist() == [-100.0, -100.0]

@@ -25,8 +25,8 @@ from kokoro_ane.core.kokoro_int8.cache import CONFIG, DATA, WEIGHTS_SHA256
 from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.pipeline import speaking
 from kokoro_ane.pipeline.audio import CEILING, StreamFinish, finished
+from kokoro_ane.pipeline.make_synthesis_basis import SynthesisStats
 from kokoro_ane.pipeline.speak import main as speak
-from kokoro_ane.pipeline.synthesis import SynthesisStats
 from kokoro_ane.runtimes.torch_runtime import StreamingBackend
 from kokoro_ane.speech.speech import check_speech
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -34,13 +34,13 @@ from kokoro_ane.vocoder.packing import FIELDS, SPECTRUM_ROWS, pack_utterance
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import (
     load_predictor,
-    predictor_of,
+    require_predictor,
     save_predictor,
 )
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv, PhaseUp
-from kokoro_ane.vocoder.streaming.streaming_model import Folding, bias_of, stage_norms
-from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, windows
+from kokoro_ane.vocoder.streaming.streaming_model import Folding, list_stage_norms, read_bias
+from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, cut_windows
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
@@ -68,7 +68,7 @@ def speech(checkpoint):
 
 @pytest.fixture(scope="module")
 def predictor(checkpoint):
-    return predictor_of(checkpoint)
+    return require_predictor(checkpoint)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def measured(vocoder, speech):
         variance, mean = torch.var_mean(arguments[0].double(), dim=3, unbiased=False)
         seen[id(norm)] = mean.flatten(), torch.log(variance + NORM_EPSILON).flatten()
 
-    norms = stage_norms(vocoder.generator, 1)
+    norms = list_stage_norms(vocoder.generator, 1)
     hooks = [norm.norm.register_forward_pre_hook(note) for norm in norms]
     samples = render_reference(vocoder, speech)
     for hook in hooks:
@@ -162,7 +162,7 @@ def test_any_cut_gives_the_same_samples(vocoder, speech, predictor):
         backend = StreamingBackend(vocoder, predictor, measured=0, sizes=sizes)
         style = speech.style[:, :, None, None]
         statistics = torch.zeros(1, backend.rows, 1, 1)
-        return list(backend.pieces(backend.pack(speech), style, statistics, speech.frames))
+        return list(backend.render_pieces(backend.pack(speech), style, statistics, speech.frames))
 
     whole, *cuts = pieces(90), pieces(20, 40), pieces(16, 33)
     assert [len(cut) for cut in cuts] == [3, 4]
@@ -175,7 +175,7 @@ def test_any_cut_gives_the_same_samples(vocoder, speech, predictor):
 
 @given(st.integers(SIZES[0], 3000), st.booleans(), st.booleans())
 def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(frames, early, any_length):
-    cut = windows(frames, SIZES, early, any_length)
+    cut = cut_windows(frames, SIZES, early, any_length)
     assert [cut[0].begin, cut[-1].end] == [0, frames]
     assert all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
     assert cut[0].frames == (SIZES[0] if early else max(s for s in SIZES if s <= frames))
@@ -197,7 +197,7 @@ def test_the_first_stage_reads_six_columns_as_rows(vocoder, checkpoint, speech):
     rows = torch.from_numpy(pack_utterance(speech, frames + 7)[:, -SPECTRUM_ROWS:])
     steps = rows.reshape(1, 22 * 6, 1, -1)[..., : 20 * frames + 1]
     with torch.no_grad():
-        phases = PhaseConv(low, bias_of(low))(steps)
+        phases = PhaseConv(low, read_bias(low))(steps)
         assert snr_db(low(speech.spectrum[:, :, None]).numpy(), phases.numpy()) > 110
         x = torch.randn(1, up.in_channels, 1, 30, generator=torch.Generator().manual_seed(0))
         columns = up(x)[0, :, 0] - up.bias[:, None]  # [C, 180]
@@ -208,7 +208,7 @@ def test_the_first_stage_reads_six_columns_as_rows(vocoder, checkpoint, speech):
 
 def test_windows_of_nothing_but_halo_are_refused():
     with pytest.raises(InputError, match="4 are spoiled by edges"):
-        windows(100, (2 * HALO, 24), early=False)
+        cut_windows(100, (2 * HALO, 24), early=False)
 
 
 def test_a_predictor_is_kept_and_one_of_another_architecture_has_none(
@@ -219,12 +219,12 @@ def test_a_predictor_is_kept_and_one_of_another_architecture_has_none(
     assert load_predictor(path).sha256 == predictor.sha256
     # the demo voice's own is found by the hash of its weights; other weights of it have none
     with pytest.raises(InputError, match=r"is not of Kokoro-82M's architecture.*--layout padded"):
-        predictor_of(replace(checkpoint, sha256="0" * 64))
+        require_predictor(replace(checkpoint, sha256="0" * 64))
 
 
 def test_weights_of_kokoros_architecture_share_one_predictor(checkpoint):
     kokoro = replace(checkpoint, config=KokoroConfig.load(DATA / CONFIG), sha256="0" * 64)
-    assert predictor_of(kokoro).checkpoint == WEIGHTS_SHA256
+    assert require_predictor(kokoro).checkpoint == WEIGHTS_SHA256
 
 
 def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(

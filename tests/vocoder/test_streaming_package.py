@@ -59,10 +59,10 @@ from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
 from kokoro_ane.runtimes.registry import RUNTIMES, module_of
 from kokoro_ane.speech.speech import calibration_inputs, check_speech
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import excerpt, pack_utterance, unpacked_spectrum
+from kokoro_ane.vocoder.packing import cut_excerpt, pack_utterance, unpack_spectrum
 from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics
-from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
+from kokoro_ane.vocoder.streaming.streaming_model import list_stage_norms
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram import Program
 from mlprogram.examine.placement import forecast_placement
@@ -87,7 +87,7 @@ def built(tmp_path_factory):
     checkpoint_flags = ["--checkpoint", str(checkpoint.folder)]
 
     def make(out):
-        statistics = out / norm_statistics.predictor_name(checkpoint.sha256)
+        statistics = out / norm_statistics.name_predictor_file(checkpoint.sha256)
         few = f"--count 24 --landmarks 12 --rank 4 --data {out}/data --out {statistics}"
         # of so few sentences none may be one as nobody speaks
         with pytest.MonkeyPatch.context() as patch:
@@ -134,37 +134,37 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
     built, speech
 ):
     checkpoint, package = built[0], package_of(built, "fp16")
-    short = excerpt(speech, 0, 100)
+    short = cut_excerpt(speech, 0, 100)
     assert (
         snr_db(render_reference(Vocoder.from_checkpoint(checkpoint), short), package.render(short))
         > 40
     )
-    twin = stage_of(checkpoint, package.manifest).in_torch()
+    twin = stage_of(checkpoint, package.manifest).make_torch_chain()
     whole = package.render(speech)
     assert snr_db(twin.render(speech), whole) > 40
     features, style = package.pack(speech), speech.style[:, :, None, None]
     nothing = np.zeros((1, package.chain.rows, 1, 1), np.float32)  # what the voice adds
-    early = list(package.pieces(features, style, nothing, speech.frames))
+    early = list(package.render_pieces(features, style, nothing, speech.frames))
     # fp16 sums of other windows
     assert len(early) >= 3
     assert len(early[0]) < 600 * 24
     assert snr_db(whole, np.concatenate(early)) > 45
     with pytest.raises(InputError, match="features holds 1 NaN"):
-        package.pieces(
+        package.render_pieces(
             np.where(np.arange(features.size).reshape(features.shape) == 7, np.nan, features),
             style,
             nothing,
             180,
         )
     with pytest.raises(InputError, match=r"statistics has shape \[1, 0, 1, 1\], but these"):
-        list(package.pieces(features, style, nothing[:, :0], 180))
+        list(package.render_pieces(features, style, nothing[:, :0], 180))
 
 
 def test_the_reference_in_float64_rounds_nothing_to_float32(stage, speech):
     """Weights and predictor are float32's, so one more float32 anywhere would be seen: 1e-13 of
     the inputs moves the samples by less than float32's last bit.
     """
-    chain = stage.in_torch(torch.float64)
+    chain = stage.make_torch_chain(torch.float64)
     moved = replace(speech, energy=speech.energy.double() * (1 + 1e-13))
     reference = chain.render(speech)
     assert reference.dtype == np.float64
@@ -260,7 +260,7 @@ def test_the_frame_decoder_reads_in_the_levels_steps(built, stage, monkeypatch):
 def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built, stage):
     clip = next(iter(calibration_inputs(built[0], stage.vocoder, 1)))
     read = []
-    for norm in stage_norms(stage.vocoder.generator, 1):
+    for norm in list_stage_norms(stage.vocoder.generator, 1):
         # [C, S]
         norm.norm.register_forward_pre_hook(
             lambda _, inputs: read.append(inputs[0][0, :, 0].double().numpy())
@@ -275,7 +275,7 @@ def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(bu
     handle = outer.register_forward_hook(
         lambda _, inputs, product: products.append(product.flatten().numpy())
     )
-    stage.in_torch().render(clip)
+    stage.make_torch_chain().render(clip)
     handle.remove()
     assert np.abs(Residuals(stage.modules)(clip) + products[0] - expected).max() < 1e-3
 
@@ -425,7 +425,7 @@ def test_a_package_of_another_predictor(built, tmp_path, capsys):
 
 
 def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech):
-    spectrum = unpacked_spectrum(pack_utterance(speech, 280))
+    spectrum = unpack_spectrum(pack_utterance(speech, 280))
     assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
     assert not spectrum[..., 120 * 180 + 1 :].any()
     assert {gate.name for gate in gates_for("fp16", PADDED)} - {
@@ -479,16 +479,20 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     long = check_speech(checkpoint, 220)
     whole = fp32.render(long)
     assert (
-        snr_db(stage_of(checkpoint, manifest_of(built, "fp16")).in_torch().render(long), whole)
+        snr_db(
+            stage_of(checkpoint, manifest_of(built, "fp16")).make_torch_chain().render(long), whole
+        )
         >= 100
     )
     nothing = np.zeros((1, fp32.chain.rows, 1, 1), np.float32)
-    early = list(fp32.pieces(fp32.pack(long), long.style[:, :, None, None], nothing, long.frames))
+    early = list(
+        fp32.render_pieces(fp32.pack(long), long.style[:, :, None, None], nothing, long.frames)
+    )
     assert len(early) >= 3
     assert len(early[0]) < 600 * 24
     assert snr_db(whole, np.concatenate(early)) >= 100
     for frames in (2, 41, 180):
-        short = excerpt(speech, 0, frames)
+        short = cut_excerpt(speech, 0, frames)
         assert (
             snr_db(render_reference(Vocoder.from_checkpoint(checkpoint), short), fp32.render(short))
             >= 100
@@ -521,8 +525,8 @@ def test_integers_in_windows_on_any_processor(built, tmp_path):
         OnnxStreamingStage.from_checkpoint(built[0], prepared), level
     )
     onnx_levels.write_level(level, built[0], STREAMING, tmp_path / "w8a8.onnx")
-    whole = OnnxStreamingStage.from_checkpoint(built[0]).twin.in_torch().render(long)
-    assert 10 < snr_db(whole, stage.twin.in_torch().render(long)) < 60
+    whole = OnnxStreamingStage.from_checkpoint(built[0]).twin.make_torch_chain().render(long)
+    assert 10 < snr_db(whole, stage.twin.make_torch_chain().render(long)) < 60
     # so that its processor is asked
     assert all(INTEGERS.encode() in path.read_bytes() for path in files_in(tmp_path / "w8a8.onnx"))
 

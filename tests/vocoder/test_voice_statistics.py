@@ -29,11 +29,11 @@ from kokoro_ane.runtimes.opened_voice import open_voice
 from kokoro_ane.speech import settling
 from kokoro_ane.speech.settling import Settling, settle
 from kokoro_ane.vocoder.streaming import voice_statistics as stored
-from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
+from kokoro_ane.vocoder.streaming.norm_statistics import require_predictor
 from kokoro_ane.vocoder.streaming.voice_statistics import (
     find_statistics,
+    name_settled_file,
     read_settled,
-    settled_file,
     write_settled,
 )
 from tests.commands import printed, refused
@@ -47,7 +47,7 @@ def demo():
 
 @pytest.fixture(scope="module")
 def predictor(demo):
-    return predictor_of(demo)
+    return require_predictor(demo)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def empty(tmp_path, monkeypatch):
     """A user's cache without vectors, and a copy of the demo voice without its own."""
     monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path / "cache"))
     folder = shutil.copytree(DEMO_VOICE, tmp_path / "demo")
-    (folder / settled_file(open_checkpoint(str(folder)).sha256)).unlink()
+    (folder / name_settled_file(open_checkpoint(str(folder)).sha256)).unlink()
     return open_checkpoint(str(folder))
 
 
@@ -138,7 +138,7 @@ def test_a_voice_of_kokoro_int8_is_bundled_with_its_statistics():
     for name in list_bundled_voices():
         packed = (DATA / "voices" / f"{name}{PACKED}").read_bytes()
         voice = hashlib.sha256(unpack_voice(packed)).hexdigest()
-        assert find_statistics(kokoro, predictor_of(kokoro), voice) is not None, name
+        assert find_statistics(kokoro, require_predictor(kokoro), voice) is not None, name
 
 
 def damaged(path):
@@ -166,7 +166,7 @@ def of_other_weights(path):
 
 
 DEMO = open_checkpoint(str(DEMO_VOICE))
-PREDICTOR, WEIGHTS = predictor_of(DEMO), DEMO.sha256
+PREDICTOR, WEIGHTS = require_predictor(DEMO), DEMO.sha256
 ROWS = len(PREDICTOR.bias)
 SPOILT = {
     damaged: "cannot be read",
@@ -180,7 +180,7 @@ SPOILT = {
 @pytest.mark.parametrize("spoil", SPOILT)
 def test_a_file_that_does_not_fit_is_one_line_that_names_it(spoil, tmp_path, predictor):
     folder = shutil.copytree(DEMO_VOICE, tmp_path / "demo")
-    path = folder / settled_file(WEIGHTS)
+    path = folder / name_settled_file(WEIGHTS)
     spoil(path)
     checkpoint = open_checkpoint(str(folder))
     words = rf"{path.name} .*{SPOILT[spoil]}.*; delete {path.name}"
@@ -242,8 +242,8 @@ def test_the_command_writes_one_file_that_a_checkpoints_folder_may_hold(empty, s
     folder = str(empty.folder)
     assert settle_command(["slt", "rms", "--checkpoint", folder, "--out", folder]) == 0
     assert printed(capsys)["voices"] == ["slt", "rms"]
-    path = empty.folder / settled_file(empty.sha256)
+    path = empty.folder / name_settled_file(empty.sha256)
     assert len(read_settled(path, PREDICTOR, WEIGHTS).vectors) == 2
-    shutil.rmtree(stored.cached_file(empty, PREDICTOR, "x").parent)
+    shutil.rmtree(stored.locate_cached(empty, PREDICTOR, "x").parent)
     assert settle(empty, {"rms": empty.library.pack("rms")})["rms"].size
     assert len(spoken) == 2

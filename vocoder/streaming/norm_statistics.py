@@ -1,10 +1,10 @@
 """The predictor of what the norms of the generator's second stage will measure, before any of its
 samples is computed: arrays that are fitted to a checkpoint, and where their file is.
 
-    predictor = predictor_of(checkpoint)
+    predictor = require_predictor(checkpoint)
     # [n, 2R]: means, then log variances, of inputs [n, D]; in a graph: streaming_functions.py
     statistics = predictor(inputs)
-    path = statistics_file(checkpoint)  # None: another architecture, and no streaming layout
+    path = find_predictor_file(checkpoint)  # None: another architecture, and no streaming layout
 
 AdaIN normalizes every channel over the utterance, so no sample is known before all of it is
 rendered. But the 24 means and variances of the second stage depend on what is known earlier: the
@@ -100,19 +100,19 @@ class StatisticsPredictor:
         return digest.hexdigest()
 
 
-def predictor_name(weights_sha256: str) -> str:
+def name_predictor_file(weights_sha256: str) -> str:
     """What the file of a predictor that was fitted to these weights is called."""
     return f"statistics-{weights_sha256[:16]}.npz"
 
 
-def statistics_file(checkpoint: Checkpoint) -> Path | None:
+def find_predictor_file(checkpoint: Checkpoint) -> Path | None:
     """The predictor that was fitted to these weights, in the checkpoint's folder or bundled; else
     that of kokoro-int8, for weights of its architecture; None for any other.
     """
-    name = predictor_name(checkpoint.sha256)
+    name = name_predictor_file(checkpoint.sha256)
     places = [checkpoint.folder / name, DATA / name]
     if has_kokoros_vocoder(checkpoint.config):
-        places.append(DATA / predictor_name(WEIGHTS_SHA256))
+        places.append(DATA / name_predictor_file(WEIGHTS_SHA256))
     return next((path for path in places if path.is_file()), None)
 
 
@@ -146,15 +146,15 @@ def load_predictor(path: Path) -> StatisticsPredictor:
     return StatisticsPredictor(**arrays, checkpoint=words["checkpoint"], fitted=words["fitted"])
 
 
-def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
-    """The checkpoint's predictor, from statistics_file. Raises InputError where it has none."""
-    path = statistics_file(checkpoint)
+def require_predictor(checkpoint: Checkpoint) -> StatisticsPredictor:
+    """The checkpoint's predictor, from find_predictor_file. Raises InputError where it has none."""
+    path = find_predictor_file(checkpoint)
     if path is None:
-        raise InputError(f"{without_predictor(checkpoint)}; or take --layout {PADDED}")
+        raise InputError(f"{explain_missing_predictor(checkpoint)}; or take --layout {PADDED}")
     return load_predictor(path)
 
 
-def without_predictor(checkpoint: Checkpoint) -> str:
+def explain_missing_predictor(checkpoint: Checkpoint) -> str:
     """Why a checkpoint has no predictor, and the command that fits one in a checkout."""
     return (
         f"{checkpoint.name} is not of Kokoro-82M's architecture, whose statistics are bundled:"

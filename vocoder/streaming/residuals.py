@@ -1,6 +1,6 @@
 """How far the statistics of the second stage's norms lie from what is predicted for them.
 
-    residuals = Residuals(streaming_modules(vocoder, predictor))
+    residuals = Residuals(make_streaming_modules(vocoder, predictor))
     residuals(inputs) - predictor.usual  # [2R] float64, of one utterance
 
 Their mean over a few sentences is what a voice, other weights or a level's rounding add to every
@@ -18,7 +18,7 @@ from kokoro_ane.core import DECODER, NORM_EPSILON, UTTERANCE
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.streaming.streaming_model import AffineConv
 from kokoro_ane.vocoder.streaming.streaming_package import SIZES, Lengths
-from kokoro_ane.vocoder.streaming.streaming_stage import chain_in_torch
+from kokoro_ane.vocoder.streaming.streaming_stage import make_torch_chain
 
 
 class Residuals:
@@ -27,7 +27,7 @@ class Residuals:
     """
 
     def __init__(self, modules: Mapping[str, nn.Module]) -> None:
-        """`modules`: of streaming_stage.streaming_modules."""
+        """`modules`: of streaming_stage.make_streaming_modules."""
         self.means: list[Tensor] = []
         self.powers: list[Tensor] = []
         self.products: list[Tensor] = []
@@ -37,16 +37,16 @@ class Residuals:
         handles = [
             outer.register_forward_hook(lambda _, inputs, product: self.products.append(product)),
             *(
-                norm.register_forward_pre_hook(lambda _, inputs: self._measured(inputs[0]))
+                norm.register_forward_pre_hook(lambda _, inputs: self._record(inputs[0]))
                 for norm in norms
             ),
         ]
         # its modules are copies, their hooks with them; it is given the lengths of each utterance
-        self.chain = chain_in_torch(modules, Lengths((), (), SIZES))
+        self.chain = make_torch_chain(modules, Lengths((), (), SIZES))
         for handle in handles:
             handle.remove()
 
-    def _measured(self, x: Tensor) -> None:
+    def _record(self, x: Tensor) -> None:
         # at once: what all norms of a long sentence read takes gigabytes
         columns = x[0, :, 0].double()  # [C, S]
         self.means.append(columns.mean(dim=1))

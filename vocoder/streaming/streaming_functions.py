@@ -43,15 +43,15 @@ from kokoro_ane.vocoder.decoder import (
 )
 from kokoro_ane.vocoder.packing import SPECTRUM_ROWS
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
-from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula, folded_conv
+from kokoro_ane.vocoder.streaming.streaming_layers import PhaseUp, SnakeFormula, fold_scaled_conv
 from kokoro_ane.vocoder.streaming.streaming_model import (
     FirstStage,
     Folding,
     GivenNorms,
     MeasuredNorms,
     SecondStage,
-    bias_of,
-    stage_norms,
+    list_stage_norms,
+    read_bias,
 )
 
 # Modules of DecoderFunction: their tensors are of one column, and have terms that cancel.
@@ -59,7 +59,7 @@ FP32_MODULES = ("hidden", "told")
 Power = tuple[Tensor, Tensor]  # mean, and mean of scaled squares
 
 
-def window_rows(channels: int) -> tuple[int, int]:
+def count_window_rows(channels: int) -> tuple[int, int]:
     """Rows of a window's packed features: what the second stage reads [1, C, 1, 20W], and the
     spectrum [1, 22, 1, 120W + 1].
     """
@@ -78,7 +78,7 @@ class PooledMoments(nn.Module):
         super().__init__()
         conv = generator.noise_convs[1]
         self.up = PhaseUp(generator.ups[1], generator.blocks_per_stage)
-        self.source = folded_conv(conv, bias=torch.zeros(conv.out_channels))
+        self.source = fold_scaled_conv(conv, bias=torch.zeros(conv.out_channels))
 
     def forward(self, x: Tensor, spectrum: Tensor, mask: Mask) -> list[Power]:
         """x [1, C, 1, 20B] and its mask, beyond which it is 0; spectrum [1, 22 * 6, 1, 20 (B + 1)]
@@ -90,15 +90,15 @@ class PooledMoments(nn.Module):
         # [1, 22, 6, 20 (B + 1)]
         columns = spectrum.reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_STEP, -1)
         # [1, 1, C / 2, 1] each
-        mean, power = _power(result, LOUD_SCALE, (1, 3))
+        mean, power = _measure_power(result, LOUD_SCALE, (1, 3))
         return [
             (mean.reshape(1, -1, 1, 1), power.reshape(1, -1, 1, 1)),
-            _power(x, LOUD_SCALE, (2, 3)),
-            _power(self.source(columns), QUIET_SCALE, (2, 3)),
+            _measure_power(x, LOUD_SCALE, (2, 3)),
+            _measure_power(self.source(columns), QUIET_SCALE, (2, 3)),
         ]
 
 
-def _power(x: Tensor, scale: float, over: tuple[int, int]) -> Power:
+def _measure_power(x: Tensor, scale: float, over: tuple[int, int]) -> Power:
     scaled = x * scale
     return x.mean(dim=over, keepdim=True), (scaled * scaled).mean(dim=over, keepdim=True)
 
@@ -114,7 +114,7 @@ class EntryMoments(nn.Module):
         super().__init__()
         up = generator.ups[1]
         conv = generator.noise_convs[1]
-        biases = [bias_of(up), torch.zeros(up.in_channels).double(), bias_of(conv)]
+        biases = [read_bias(up), torch.zeros(up.in_channels).double(), read_bias(conv)]
         self.sizes = [len(bias) for bias in biases]
         self.register_buffer("offset", torch.cat(biases).float().view(1, -1, 1, 1))
 
@@ -172,7 +172,8 @@ class Hidden(nn.Module):
 
     def __init__(self, generator: Generator, predictor: StatisticsPredictor) -> None:
         super().__init__()
-        self.moments, self.statistics = EntryMoments(generator), HiddenStatistics(predictor)
+        self.moments = EntryMoments(generator)
+        self.statistics = HiddenStatistics(predictor)
 
     def forward(self, pooled: list[Power], shares: tuple[Tensor, Tensor], style: Tensor) -> Tensor:
         """What EntryMoments takes, and style [1, style_dim, 1, 1] -> [1, r, 1, 1]."""
@@ -205,7 +206,7 @@ class PredictedAffines(nn.Module):
         return torch.cat([gain, shift - mean * gain], dim=1)
 
 
-class Product(nn.Module):
+class ColumnLinear(nn.Module):
     """One product of a column: [1, in, 1, 1] -> [1, out, 1, 1]."""
 
     weight: Tensor
@@ -220,20 +221,20 @@ class Product(nn.Module):
         return F.conv2d(x, self.weight, self.bias)
 
 
-def style_product(generator: Generator, form: SnakeFormula) -> Product:
+def make_style_product(generator: Generator, form: SnakeFormula) -> ColumnLinear:
     """The style's gains and shifts of all norms, with Snake's alpha in them: the first stage's
     gains, its shifts, then the second's.
     """
     weights: list[Tensor] = []
     biases: list[Tensor] = []
     for stage, half in itertools.product((0, 1), (0, 1)):
-        for norm in stage_norms(generator, stage):
+        for norm in list_stage_norms(generator, stage):
             fc = norm.norm.fc
             factor = norm.factor(form)
             weight = fc.weight.detach().flatten(1).double().chunk(2)[half]  # [C, style_dim]
             weights.append(weight * factor[:, None])
             biases.append(fc.bias.detach().double().chunk(2)[half] * factor)
-    return Product(torch.cat(weights), torch.cat(biases))
+    return ColumnLinear(torch.cat(weights), torch.cat(biases))
 
 
 class DecoderFunction(nn.Module):
@@ -254,8 +255,8 @@ class DecoderFunction(nn.Module):
         self.generator = FirstStage(vocoder, folding)
         self.pooled = PooledMoments(vocoder.generator)
         self.hidden = Hidden(vocoder.generator, predictor)
-        self.outer = Product(torch.from_numpy(predictor.outer), None)
-        self.styles = style_product(vocoder.generator, folding.form)
+        self.outer = ColumnLinear(torch.from_numpy(predictor.outer), None)
+        self.styles = make_style_product(vocoder.generator, folding.form)
         self.told = PredictedAffines(predictor.usual + shift)
 
     def forward(
@@ -268,26 +269,26 @@ class DecoderFunction(nn.Module):
         *parts, spectrum = features.split(self.sizes, dim=1)
         asr, f0, energy, values = unpack_frames(*parts)
         mask = Mask.from_values(values)
-        frames = self.vocoder.decoded(asr, f0, energy, style, spectrum, mask)[0]
+        frames = self.vocoder.decode_frames(asr, f0, energy, style, spectrum, mask)[0]
         frames = F.leaky_relu(frames, STAGE_SLOPE)  # [1, C', 1, 2B]
         # [1, 22 * 6, 1, 20 (B + 1)]
         rows = spectrum.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
-        own, style_affine = self.style_affines(style)
+        own, style_affine = self.compute_style_affines(style)
         steps = rows[..., : 1 - STEPS_PER_FRAME]  # [1, 22 * 6, 1, 20B + 1]
-        entering = self.first_stage(frames, steps, own, mask.upsampled(PROSODY_PER_FRAME))
+        entering = self.run_first_stage(frames, steps, own, mask.upsampled(PROSODY_PER_FRAME))
         shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
         pooled = self.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
-        affine = self.affine(pooled, shares, style, statistics, style_affine)
+        affine = self.predict_affine(pooled, shares, style, statistics, style_affine)
         return entering, affine, style_affine
 
-    def style_affines(self, style: Tensor) -> tuple[Tensor, Tensor]:
+    def compute_style_affines(self, style: Tensor) -> tuple[Tensor, Tensor]:
         """The style's gains and shifts of the first stage's norms, then of the second's."""
         first = 2 * sum(self.generator.sizes)
         second = self.told.usual.shape[1]
         rows = self.styles(style).split((first, second), dim=1)
         return rows[0], rows[1]
 
-    def affine(
+    def predict_affine(
         self,
         pooled: list[Power],
         shares: tuple[Tensor, Tensor],
@@ -301,7 +302,7 @@ class DecoderFunction(nn.Module):
         product = self.outer(self.hidden(pooled, shares, style))
         return self.told(product, statistics, style_affine)
 
-    def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
+    def run_first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """frames [1, C', 1, 2B], steps [1, 22 * 6, 1, 20B + 1] -> [1, C, 1, 20B]."""
         measured = MeasuredNorms(affine, self.generator.sizes, self.generator.scales, mask)
         return self.generator(frames, steps, measured)
@@ -316,7 +317,7 @@ class WindowFunction(nn.Module):
 
     def forward(self, features: Tensor, affine: Tensor) -> Tensor:
         """features [1, 20C + 2640, 1, W + 1], affine [1, 2R, 1, 1] -> waveform [1, 1, 1, 600W]."""
-        entering, spectrum = features.split(window_rows(self.generator.channels), dim=1)
+        entering, spectrum = features.split(count_window_rows(self.generator.channels), dim=1)
         affines = GivenNorms(affine, self.generator.sizes)
         return self.generator(*unpack_window(entering, spectrum), affines)
 
@@ -330,7 +331,9 @@ class UtteranceFunction(WindowFunction):
         """features [1, 20C + 2640 + 1, 1, B + 1], style_affine [1, 2R, 1, 1] -> waveform [1, 1, 1,
         600B]; the caller cuts it at 600F.
         """
-        entering, spectrum, mask = features.split((*window_rows(self.generator.channels), 1), dim=1)
+        entering, spectrum, mask = features.split(
+            (*count_window_rows(self.generator.channels), 1), dim=1
+        )
         inside = Mask.from_values(mask[..., :-1]).upsampled(STEPS_PER_FRAME)
         affines = MeasuredNorms(style_affine, self.generator.sizes, self.generator.scales, inside)
         return self.generator(*unpack_window(entering, spectrum), affines)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core import STREAMING, STREAMING_POLYNOMIAL, Conv, ConvTranspose
-from kokoro_ane.vocoder.eager import folded
+from kokoro_ane.vocoder.eager import fold_conv
 from kokoro_ane.vocoder.scaled_conv import ScaledConv
 
 SMALL = 2**-8  # of alpha: alpha z is subnormal then where z is below 1/64
@@ -23,11 +23,13 @@ SPREAD = 7.0
 POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)
 
 
-def folded_conv(
+def fold_scaled_conv(
     conv: Conv, divisor: Tensor | float = 1.0, bias: Tensor | None = None
 ) -> ScaledConv:
-    """`folded`, always as a ScaledConv: the variables of its `forward` name a package's values."""
-    copied = folded(conv, divisor, bias=bias)
+    """`fold_conv`, always as a ScaledConv: the variables of its `forward` name the values of a
+    package.
+    """
+    copied = fold_conv(conv, divisor, bias=bias)
     return copied if isinstance(copied, ScaledConv) else ScaledConv(copied)
 
 
@@ -38,19 +40,21 @@ class PhaseConv(ScaledConv):
     """
 
     def __init__(self, conv: Conv, bias: Tensor) -> None:
-        super().__init__(folded(conv, bias=bias))
+        super().__init__(fold_conv(conv, bias=bias))
         stride = conv.stride[1]
         before = int(conv.padding[1])
         weight = self.weight.detach()
         out, inner, _, count = weight.shape
         # tap k reads column `place` of the `block`th group of n columns from its own
         taps = [divmod(tap - before, stride) for tap in range(count)]
-        self.before, behind = -taps[0][0], taps[-1][0]
+        self.before = -taps[0][0]
+        behind = taps[-1][0]
         packed = weight.new_zeros(out, inner, stride, self.before + 1 + behind)
         for tap, (block, place) in enumerate(taps):
             packed[:, :, place, block + self.before] = weight[:, :, 0, tap]
         self.weight.data = packed.reshape(out, inner * stride, 1, -1)
-        self.stride, self.padding = (1, 1), (0, 0)
+        self.stride = (1, 1)
+        self.padding = (0, 0)
         if self.reciprocal is not None:
             self.reciprocal = self.reciprocal.repeat_interleave(stride, dim=1)
 
@@ -103,10 +107,10 @@ class SnakeFormula(nn.Module):
     def forward(self, u: Tensor) -> Tensor:
         """[1, C, R, W] -> the same shape."""
         # a name of its own: coremltools finds no operation that it calls var_N itself
-        bend = self.bend(u)
+        bend = self.compute_bend(u)
         return u + bend
 
-    def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
+    def compute_bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
         """The term that is added to u [1, C, R, W], times `inverse` [1, C, 1, 1] where that is
         given. `inverse` multiplies the first of two factors, so that no square of a small u is
         taken in fp16.
@@ -119,7 +123,7 @@ class SineSnake(SnakeFormula):
 
     factor = 1.0
 
-    def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
+    def compute_bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
         wave = torch.sin(u)
         return wave * wave if inverse is None else wave * inverse * wave
 
@@ -135,7 +139,7 @@ class PolynomialSnake(SnakeFormula):
 
     factor = 1 / math.pi
 
-    def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
+    def compute_bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
         a, b, c, d = (u.new_full((1, u.shape[1], 1, 1), value) for value in POLYNOMIAL)
         rest = u - torch.round(u)
         q = rest * rest

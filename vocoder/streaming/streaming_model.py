@@ -24,12 +24,12 @@ from torch import Tensor, nn
 
 from kokoro_ane.core import NORM_EPSILON, STREAMING, AdaIN1d, Conv, Mask, Modules, Snake, masked
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
-from kokoro_ane.vocoder.eager import folded
+from kokoro_ane.vocoder.eager import fold_conv
 from kokoro_ane.vocoder.streaming.streaming_layers import (
     FORMS,
     PhaseConv,
     SnakeFormula,
-    folded_conv,
+    fold_scaled_conv,
     small_or_apart,
 )
 
@@ -58,29 +58,29 @@ class GeneratorNorm:
         return torch.ones_like(inner) if small_or_apart(inner)[0] else inner
 
 
-def generator_norms(generator: Generator) -> tuple[GeneratorNorm, ...]:
+def list_generator_norms(generator: Generator) -> tuple[GeneratorNorm, ...]:
     """All 48 norms in the order of their rows: of each stage the source's block, then the parallel
     blocks; of a block three pairs.
     """
     count = generator.blocks_per_stage
     norms = list[GeneratorNorm]()
     for stage, source in enumerate(generator.noise_res):
-        norms += block_norms(f"noise_res.{stage}", source)
+        norms += list_block_norms(f"noise_res.{stage}", source)
         for number in range(stage * count, (stage + 1) * count):
-            norms += block_norms(f"resblocks.{number}", generator.resblocks[number])
+            norms += list_block_norms(f"resblocks.{number}", generator.resblocks[number])
     return tuple(norms)
 
 
-def block_norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm]:
+def list_block_norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm]:
     """The six norms of the block at `path`, in the order of their calls."""
     for pair in range(len(block.convs1)):
         yield GeneratorNorm(f"{path}.adain1.{pair}", block.adain1[pair], block.alpha1[pair])
         yield GeneratorNorm(f"{path}.adain2.{pair}", block.adain2[pair], block.alpha2[pair])
 
 
-def stage_norms(generator: Generator, stage: int) -> tuple[GeneratorNorm, ...]:
+def list_stage_norms(generator: Generator, stage: int) -> tuple[GeneratorNorm, ...]:
     """The 24 norms of one stage, in the order of their rows."""
-    norms = generator_norms(generator)
+    norms = list_generator_norms(generator)
     each = len(norms) // len(generator.rates)
     return norms[stage * each : (stage + 1) * each]
 
@@ -102,7 +102,7 @@ class Folding:
         cls, vocoder: Vocoder, centres: np.ndarray, layout: str = STREAMING, apart: bool = False
     ) -> "Folding":
         """`centres` are a predictor's. `layout` chooses the Snake's formula."""
-        norms = generator_norms(vocoder.generator)
+        norms = list_generator_norms(vocoder.generator)
         parts = torch.from_numpy(centres).double().split([norm.channels for norm in norms])
         by_path = {norm.path: part for norm, part in zip(norms, parts, strict=True)}
         return cls(by_path, FORMS[layout](), apart)
@@ -126,7 +126,7 @@ class GivenNorms:
         gain, shift = next(self._pairs)
         return x * gain + shift
 
-    def inside(self, x: Tensor) -> Tensor:
+    def keep_inside(self, x: Tensor) -> Tensor:
         """x with zeros beyond the utterance, for a convolution to read."""
         return masked(x, self.mask)
 
@@ -148,10 +148,11 @@ class MeasuredNorms(GivenNorms):
         super().__init__(affine, sizes)
         self._scales = scales
         self._left = iter(scales)
-        self._enter(mask)
+        self._set_mask(mask)
 
     def __call__(self, x: Tensor) -> Tensor:
-        (gain, shift), scale = next(self._pairs), next(self._left)
+        gain, shift = next(self._pairs)
+        scale = next(self._left)
         # The names of these variables name the values of a built package, so nothing is shared.
         mean = (x * self._inside).mean(dim=3, keepdim=True)
         centred = (x - mean) * self._weights[scale]
@@ -164,13 +165,14 @@ class MeasuredNorms(GivenNorms):
         mask = self.mask.upsampled(rate)
         if columns:
             mask = Mask.from_values(torch.cat([mask.values[..., :columns], mask.values], dim=3))
-        self._enter(mask)
+        self._set_mask(mask)
 
-    def _enter(self, mask: Mask) -> None:
+    def _set_mask(self, mask: Mask) -> None:
         """Set what the norms at this rate multiply by: columns by the mask in their scale, means
         over all columns by what makes them means over the utterance.
         """
-        self.mask, self._filled = mask, mask.mean
+        self.mask = mask
+        self._filled = mask.mean
         # no reciprocal of the mean: coremltools adds an epsilon of 1e-4 to what it inverts
         self._inside = mask.values / mask.mean
         self._weights = {scale: mask.values * scale for scale in dict.fromkeys(self._scales)}
@@ -200,19 +202,19 @@ class AffineConv(nn.Module):
         apart = folding.apart or spread
         self.register_buffer("alpha", inner.float().view(1, -1, 1, 1) if small else None)
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
-        self.conv = folded_conv(conv, 1.0 if apart else inner, bias)
+        self.conv = fold_scaled_conv(conv, 1.0 if apart else inner, bias)
 
     def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
         """x [1, C, 1, S], less its centre -> [1, out, 1, S]."""
         u = affines(x)
         if self.alpha is not None and self.scale is not None:
-            bend = self.form.bend(u * self.alpha, self.scale)
-            return self.conv(affines.inside(u + bend))
+            bend = self.form.compute_bend(u * self.alpha, self.scale)
+            return self.conv(affines.keep_inside(u + bend))
         u = self.form(u)
-        return self.conv(affines.inside(u if self.scale is None else u * self.scale))
+        return self.conv(affines.keep_inside(u if self.scale is None else u * self.scale))
 
 
-def bias_of(conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
+def read_bias(conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     """The bias of a convolution, zeros where it has none: [out] float64."""
     if conv.bias is None:
         return torch.zeros(conv.out_channels, dtype=torch.float64)
@@ -228,16 +230,16 @@ class AffineBlock(nn.Module):
         super().__init__()
         self.convs1: Modules[AffineConv] = Modules()
         self.convs2: Modules[AffineConv] = Modules()
-        norms = list(block_norms(path, block))
+        norms = list(list_block_norms(path, block))
         centres = folding.centres
         for pair, (before, between) in enumerate(zip(norms[::2], norms[1::2], strict=True)):
             last = 2 * pair + 2 == len(norms)
             after = centre if last else centres[norms[2 * pair + 2].path]
             first = block.convs1[pair]
             second = block.convs2[pair]
-            bias = bias_of(first) - centres[between.path]
+            bias = read_bias(first) - centres[between.path]
             self.convs1.append(AffineConv(before, first, bias, folding))
-            bias = bias_of(second) - after + centres[before.path]
+            bias = read_bias(second) - after + centres[before.path]
             self.convs2.append(AffineConv(between, second, bias, folding))
 
     def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
@@ -261,18 +263,18 @@ class GeneratorStage(nn.Module):
         generator = vocoder.generator
         stage = self.stage
         assert len(generator.rates) == 2, "the second stage is the last"
-        norms = stage_norms(generator, stage)
+        norms = list_stage_norms(generator, stage)
         count = generator.blocks_per_stage
         self.sizes = [norm.channels for norm in norms]
         self.scales = [norm.norm.scale for norm in norms]
         self.rate = generator.rates[stage]
         # A stage's mean over its parallel blocks is left a sum: what reads it divides by `count`.
-        up = folded(generator.ups[stage], count if stage else 1.0)
+        up = fold_conv(generator.ups[stage], count if stage else 1.0)
         self.channels = up.in_channels  # of what the stage reads
         conv = generator.noise_convs[stage]
         source = f"noise_res.{stage}"
-        bias = bias_of(conv) - folding.centres[f"{source}.adain1.0"]
-        reader = PhaseConv(conv, bias) if conv.stride[1] > 1 else folded_conv(conv, bias=bias)
+        bias = read_bias(conv) - folding.centres[f"{source}.adain1.0"]
+        reader = PhaseConv(conv, bias) if conv.stride[1] > 1 else fold_scaled_conv(conv, bias=bias)
         # its sum with the upsampler's result is less the centre of what the parallel blocks read
         centre = folding.centres[f"resblocks.{stage * count}.adain1.0"]
         block = AffineBlock(source, generator.noise_res[stage], folding, centre)
@@ -284,7 +286,7 @@ class GeneratorStage(nn.Module):
             path = f"resblocks.{number}"
             self.resblocks[str(number)] = AffineBlock(path, generator.resblocks[number], folding)
 
-    def summed(self, x: Tensor, spectrum: Tensor, affines: GivenNorms) -> Tensor:
+    def sum_blocks(self, x: Tensor, spectrum: Tensor, affines: GivenNorms) -> Tensor:
         """The upsampler's result [1, C / 2, 1, S] and the spectrum -> the sum of the stage's
         parallel blocks, of x's shape.
         """
@@ -308,7 +310,7 @@ class FirstStage(GeneratorStage):
         """
         x = self.ups["0"](frames)  # [1, C / 2, 1, 20F]
         affines.rise(self.rate)
-        return affines.inside(F.leaky_relu(self.summed(x, spectrum, affines), STAGE_SLOPE))
+        return affines.keep_inside(F.leaky_relu(self.sum_blocks(x, spectrum, affines), STAGE_SLOPE))
 
 
 class SecondStage(GeneratorStage):
@@ -320,7 +322,7 @@ class SecondStage(GeneratorStage):
         super().__init__(vocoder, folding)
         generator = vocoder.generator
         # the mean over parallel blocks is left a sum
-        self.conv_post = folded_conv(generator.conv_post, float(generator.blocks_per_stage))
+        self.conv_post = fold_scaled_conv(generator.conv_post, float(generator.blocks_per_stage))
         self.stft = generator.stft
 
     def forward(self, x: Tensor, spectrum: Tensor, affines: GivenNorms) -> Tensor:
@@ -328,5 +330,5 @@ class SecondStage(GeneratorStage):
         x = self.ups["1"](x)
         x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C / 2, 1, 120W + 1]
         affines.rise(self.rate, 1)
-        x = affines.inside(F.leaky_relu(self.summed(x, spectrum, affines), POST_SLOPE))
+        x = affines.keep_inside(F.leaky_relu(self.sum_blocks(x, spectrum, affines), POST_SLOPE))
         return self.stft(self.conv_post(x.to(self.conv_post.weight.dtype)), affines.mask)

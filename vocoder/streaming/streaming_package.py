@@ -4,7 +4,7 @@ cut into windows, joined.
     package = StreamingPackage(Path("build/KokoroVocoder-streaming-fp16.json"))
     samples = package.render(inputs)                                      # [600 F]
     # the same samples, as they are computed
-    for piece in package.pieces(features, style, statistics, frames): ...
+    for piece in package.render_pieces(features, style, statistics, frames): ...
 
 The function `decoder` also computes the generator's first stage, over the whole utterance. The
 second stage of a short utterance is the function `utterance`, which measures its statistics: there
@@ -49,10 +49,10 @@ from kokoro_ane.vocoder.packing import (
     Array,
     VocoderInputs,
     as_array,
+    pack_rows,
     pack_utterance,
-    packed_rows,
     require_finite,
-    unpacked_spectrum,
+    unpack_spectrum,
 )
 from kokoro_ane.vocoder.source import HarmonicSource
 
@@ -84,7 +84,7 @@ class Window:
     end: int
 
 
-def windows(
+def cut_windows(
     frames: int, sizes: tuple[int, ...], early: bool, any_length: bool = False
 ) -> tuple[Window, ...]:
     """Cover an utterance with windows of these lengths only; `sizes` rise, and the utterance fills
@@ -142,7 +142,7 @@ class Lengths:
         return cls(buckets, utterance, SIZES)
 
     @classmethod
-    def up_to(cls, decoder: int, utterance: int, windows: tuple[int, ...]) -> "Lengths":
+    def from_longest(cls, decoder: int, utterance: int, windows: tuple[int, ...]) -> "Lengths":
         """Every length up to these, for functions that take any."""
         return cls(tuple(range(1, decoder + 1)), tuple(range(1, utterance + 1)), windows)
 
@@ -160,7 +160,7 @@ class StreamingChain:
     lengths: Lengths
     rows: int  # 2R, gains and shifts of the second stage's norms
 
-    def pieces(
+    def render_pieces(
         self,
         features: np.ndarray,
         style: np.ndarray,
@@ -175,14 +175,14 @@ class StreamingChain:
         arrays = {FEATURES: features, STYLE: style, STATISTICS: statistics}
         decoded = self.functions[DECODER](arrays)
         # [1, C, 20B], [1, 22, 120 (B + 1)]
-        entering = _floats(decoded[ENTERING])[:, :, 0]
-        spectrum = unpacked_spectrum(features)
+        entering = _as_floats(decoded[ENTERING])[:, :, 0]
+        spectrum = unpack_spectrum(features)
         if frames <= max(self.lengths.utterance, default=0):
             # The decoder's own bucket where the function has it, so that checks choose the fill.
             bucket = features.shape[-1] - 1
             if bucket not in self.lengths.utterance:
                 bucket = bucket_for(frames, self.lengths.utterance)
-            packed = _packed(
+            packed = _pack_second_stage(
                 entering[..., : STEPS_PER_FRAME * frames],
                 spectrum[..., : COLUMNS_PER_FRAME * frames + 1],
                 bucket,
@@ -190,20 +190,20 @@ class StreamingChain:
             )
             arrays = {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]}
             rendered = self.functions[UTTERANCE](arrays)
-            yield _floats(rendered[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
+            yield _as_floats(rendered[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
-        for window in windows(frames, self.lengths.window, early):
+        for window in cut_windows(frames, self.lengths.window, early):
             low = window.start
             high = window.start + window.frames
             shown = entering[..., STEPS_PER_FRAME * low : STEPS_PER_FRAME * high]
             columns = spectrum[..., COLUMNS_PER_FRAME * low : COLUMNS_PER_FRAME * high + 1]
-            packed = _packed(shown, columns, window.frames)
+            packed = _pack_second_stage(shown, columns, window.frames)
             rendered = self.functions[WINDOW]({FEATURES: packed, AFFINE: decoded[AFFINE]})
             # The halo on both sides is dropped.
             samples = slice(
                 FRAME_SAMPLES * (window.begin - low), FRAME_SAMPLES * (window.end - low)
             )
-            yield _floats(rendered[WAVEFORM]).ravel()[samples]
+            yield _as_floats(rendered[WAVEFORM]).ravel()[samples]
 
     def render(
         self, inputs: VocoderInputs, bucket: int | None = None, early: bool = False
@@ -217,16 +217,18 @@ class StreamingChain:
         if statistics is None:
             statistics = np.zeros((1, self.rows), style.dtype)
         column = as_array(statistics)[:, :, None, None]  # [1, 2R, 1, 1]
-        return np.concatenate(list(self.pieces(features, style, column, inputs.frames, early)))
+        return np.concatenate(
+            list(self.render_pieces(features, style, column, inputs.frames, early))
+        )
 
 
-def _floats(value: Array) -> np.ndarray:
+def _as_floats(value: Array) -> np.ndarray:
     """fp16 as float32, float64 as it is."""
     array = as_array(value)
     return array.astype(np.result_type(array, np.float32), copy=False)
 
 
-def _packed(
+def _pack_second_stage(
     entering: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndarray | None = None
 ) -> np.ndarray:
     """entering [1, C, 20F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> the features of a second
@@ -234,7 +236,7 @@ def _packed(
     """
     parts = [(entering, STEPS_PER_FRAME), (spectrum, COLUMNS_PER_FRAME)]
     parts += [] if mask is None else [(mask, 1)]
-    rows = [packed_rows(part, rate, bucket) for part, rate in parts]
+    rows = [pack_rows(part, rate, bucket) for part, rate in parts]
     return np.concatenate(rows, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
 
 
@@ -260,19 +262,20 @@ class StreamingPackage:
         self.manifest.verify()
         self.buckets = None if any_length else self.manifest.buckets
         with described(manifest_path):
-            self.source = HarmonicSource.recorded(self.manifest.source)
+            self.source = HarmonicSource.from_manifest(self.manifest.source)
             column = self.manifest.inputs[DECODER][STATISTICS]
-            self.predictor, (_, rows, _, _) = column["predictor_sha256"], column["shape"]
+            self.predictor = column["predictor_sha256"]
+            _, rows, _, _ = column["shape"]
             utterance, windows = (
                 tuple(self.manifest.inputs[name][FEATURES]["frames"])
                 for name in (UTTERANCE, WINDOW)
             )
             lengths = Lengths(self.manifest.buckets, utterance, windows)
             if any_length:
-                lengths = Lengths.up_to(lengths.decoder[-1], utterance[-1], windows)
+                lengths = Lengths.from_longest(lengths.decoder[-1], utterance[-1], windows)
             inside = {name: self.manifest.functions[name] for name in (DECODER, UTTERANCE, WINDOW)}
         path = self.manifest.package_path
-        opened = opened or executed(precision)
+        opened = opened or make_opener(precision)
         self.chain = StreamingChain(
             {name: opened(path, function) for name, function in inside.items()}, lengths, rows
         )
@@ -283,9 +286,11 @@ class StreamingPackage:
 
     def run(self, features: Array, style: Array, statistics: Array, frames: int) -> np.ndarray:
         """All samples at once, [600F]."""
-        return np.concatenate(list(self.pieces(features, style, statistics, frames, early=False)))
+        return np.concatenate(
+            list(self.render_pieces(features, style, statistics, frames, early=False))
+        )
 
-    def pieces(
+    def render_pieces(
         self, features: Array, style: Array, statistics: Array, frames: int, early: bool = True
     ) -> Iterator[np.ndarray]:
         """Samples as they are computed. Raises InputError for NaN or infinity in an input."""
@@ -293,7 +298,7 @@ class StreamingPackage:
         require_finite(STYLE, style)
         require_finite(STATISTICS, statistics)
         columns = as_array(style), as_array(statistics)
-        return self.chain.pieces(as_array(features), *columns, frames, early)
+        return self.chain.render_pieces(as_array(features), *columns, frames, early)
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600 F] float32; InputError when the features are longer than the largest
@@ -302,7 +307,7 @@ class StreamingPackage:
         return self.chain.render(inputs)
 
 
-def executed(precision: str) -> Opener:
+def make_opener(precision: str) -> Opener:
     """Opens functions for execution by mlprogram, which needs PyTorch."""
     from mlprogram import Program, ProgramError
 

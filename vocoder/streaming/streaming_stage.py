@@ -2,7 +2,7 @@
 promises, checks and contract.
 
     lengths = Lengths.from_buckets(buckets)
-    stage = StreamingStage(checkpoint, predictor_of(checkpoint), lengths, "fp16", speech)
+    stage = StreamingStage(checkpoint, require_predictor(checkpoint), lengths, "fp16", speech)
     (manifest,) = build(stage, Path("build"))
 
 A build compares with PyTorch: a short utterance with the vocoder itself, a long one with the same
@@ -40,25 +40,25 @@ from kokoro_ane.core import (
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
+    Artifact,
     Check,
     Checkpoint,
-    Function,
+    FunctionSpec,
     PackedLayout,
-    Part,
     TensorType,
     level_name,
 )
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.layouts import features_contract
-from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
-from kokoro_ane.vocoder.render import exact_reference
+from kokoro_ane.vocoder.layouts import describe_features
+from kokoro_ane.vocoder.packing import VocoderInputs, cut_excerpt
+from kokoro_ane.vocoder.render import render_exact
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 from kokoro_ane.vocoder.streaming.streaming_functions import (
     FP32_MODULES,
     DecoderFunction,
     UtteranceFunction,
     WindowFunction,
-    window_rows,
+    count_window_rows,
 )
 from kokoro_ane.vocoder.streaming.streaming_model import Folding, SecondStage
 from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, Lengths, StreamingChain
@@ -69,8 +69,8 @@ from kokoro_ane.vocoder.vocoder_stage import (
     CheckedVocoder,
     VocoderFacts,
     check_buckets_of,
-    fill_figures,
-    snr_check,
+    measure_fills,
+    measure_snr,
 )
 from mlprogram import Program
 
@@ -89,7 +89,7 @@ CHECK_FRAMES, SHORT_FRAMES = 180, 40
 CUT_FRAMES = 100  # of it, cut in two ways: float64 takes its time
 
 
-def streaming_modules(
+def make_streaming_modules(
     vocoder: Vocoder,
     predictor: StatisticsPredictor,
     layout: str = STREAMING,
@@ -106,7 +106,7 @@ def streaming_modules(
     }
 
 
-def chain_in_torch(
+def make_torch_chain(
     modules: Mapping[str, nn.Module], lengths: Lengths, dtype: torch.dtype = torch.float32
 ) -> StreamingChain:
     """An utterance through copies of the modules, which compute in `dtype`."""
@@ -149,9 +149,11 @@ class StreamingStage(CheckedVocoder):
     @cached_property
     def modules(self) -> dict[str, nn.Module]:
         """What is traced, by function."""
-        return streaming_modules(self.vocoder, self.predictor, self.layout, self.apart, self.shift)
+        return make_streaming_modules(
+            self.vocoder, self.predictor, self.layout, self.apart, self.shift
+        )
 
-    def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
+    def render_speech(self, programs: Mapping[str, Program]) -> np.ndarray:
         """The speech by a package's functions, in windows."""
         return self.chain(programs, self.lengths.in_windows()).render(self.speech)
 
@@ -159,27 +161,31 @@ class StreamingStage(CheckedVocoder):
         """An utterance through functions, whoever computes them."""
         return StreamingChain(programs, lengths, self.rows)
 
-    def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
+    def make_torch_chain(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
         """The functions in PyTorch, in windows, which compute in `dtype`."""
-        return chain_in_torch(self.modules, self.lengths.in_windows(), dtype)
+        return make_torch_chain(self.modules, self.lengths.in_windows(), dtype)
 
-    def parts(self) -> tuple[Part, ...]:
+    def list_artifacts(self) -> tuple[Artifact, ...]:
         """One package of three functions."""
         level = level_name(self.precision, self.layout)
-        return (self.part(VOCODER_NAME, level, {function: function for function in SIGNATURES}),)
+        return (
+            self.make_artifact(
+                VOCODER_NAME, level, {function: function for function in SIGNATURES}
+            ),
+        )
 
-    def buckets_of(self, name: str) -> tuple[int, ...]:
+    def list_buckets(self, name: str) -> tuple[int, ...]:
         """A function's lengths, in frames."""
         lengths: tuple[int, ...] = getattr(self.lengths, name)
         return lengths
 
-    def channels_of(self, name: str) -> tuple[int, ...]:
+    def count_channels(self, name: str) -> tuple[int, ...]:
         """Channels of a function's inputs: rows of its features, and of the columns behind them."""
         config = self.checkpoint.config
         if name == DECODER:
             return PackedLayout(config.hidden_dim).channels, config.style_dim, self.rows
         # an utterance has its mask as one more row
-        return sum(window_rows(self.channels)) + (name == UTTERANCE), self.rows
+        return sum(count_window_rows(self.channels)) + (name == UTTERANCE), self.rows
 
     @property
     def channels(self) -> int:
@@ -191,17 +197,18 @@ class StreamingStage(CheckedVocoder):
         """Gains and shifts of the second stage's norms."""
         return len(self.predictor.bias)
 
-    def function(self, name: str) -> Function:
+    def make_function(self, name: str) -> FunctionSpec:
         """The function of its features and of columns, as SIGNATURES names them."""
-        dtype, (inputs, outputs) = np.dtype(self.dtype).type, SIGNATURES[name]
-        rows, *columns = self.channels_of(name)
-        shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.buckets_of(name))
+        dtype = np.dtype(self.dtype).type
+        inputs, outputs = SIGNATURES[name]
+        rows, *columns = self.count_channels(name)
+        shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.list_buckets(name))
         types = [TensorType(FEATURES, dtype, shapes)]
         types += [
             TensorType(column, dtype, ((1, size, 1, 1),))
             for column, size in zip(inputs[1:], columns, strict=True)
         ]
-        return Function(
+        return FunctionSpec(
             self.modules[name],
             (torch.ones(shapes[0]), *(torch.zeros(1, size, 1, 1) for size in columns)),
             tuple(types),
@@ -209,13 +216,13 @@ class StreamingStage(CheckedVocoder):
             FP32_MODULES if name == DECODER else TAIL_MODULES,
         )
 
-    def facts(self, name: str, program: Program) -> VocoderFacts:
+    def check_program(self, name: str, program: Program) -> VocoderFacts:
         """The program's counts. Raises CheckFailed where it breaks a promise."""
         facts = VocoderFacts.read(program, name)
-        facts.require(self.precision, len(self.buckets_of(name)), name)
+        facts.require(self.precision, len(self.list_buckets(name)), name)
         return facts
 
-    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+    def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """A short utterance at several fills; a long one at two, and cut in two ways."""
         chain = self.chain(programs, self.lengths)
         exact_programs = {
@@ -223,92 +230,95 @@ class StreamingStage(CheckedVocoder):
             for name, program in programs.items()
         }
         exact = self.chain(exact_programs, self.lengths)
-        short = excerpt(self.speech, 0, SHORT_FRAMES)
+        short = cut_excerpt(self.speech, 0, SHORT_FRAMES)
         holding = tuple(b for b in self.lengths.utterance if b >= short.frames)
-        figures = fill_figures(
+        figures = measure_fills(
             lambda bucket: chain.render(short, bucket),
             lambda bucket: exact.render(short, bucket),
-            exact_reference(self.vocoder, short),
+            render_exact(self.vocoder, short),
             check_buckets_of(short.frames, holding),
             self.precision,
         )
         chain, exact = (replace(one, lengths=self.lengths.in_windows()) for one in (chain, exact))
-        reference = self.in_torch(torch.float64).render(self.speech)
+        reference = self.make_torch_chain(torch.float64).render(self.speech)
         rendered = chain.render(self.speech)
         name = f"SNR against PyTorch, {self.speech.frames} frames in windows"
-        figures.append(snr_check(name, reference, rendered, LIMIT_SNR_DB[self.precision]))
-        speech = excerpt(self.speech, 0, min(CUT_FRAMES, self.speech.frames))
+        figures.append(measure_snr(name, reference, rendered, LIMIT_SNR_DB[self.precision]))
+        speech = cut_excerpt(self.speech, 0, min(CUT_FRAMES, self.speech.frames))
         title = f"exact arithmetic, {speech.frames} frames in windows"
         bucket, *wider = [b for b in self.lengths.decoder if b >= speech.frames]
-        plain, early = exact.render(speech, bucket), exact.render(speech, bucket, early=True)
+        plain = exact.render(speech, bucket)
+        early = exact.render(speech, bucket, early=True)
         name = f"cuts, {title}, short ones first"
-        figures.append(snr_check(name, plain, early, LIMIT_PADDING_DB))
+        figures.append(measure_snr(name, plain, early, LIMIT_PADDING_DB))
         for wide in wider[:1]:
             name = f"padding, {title}, bucket {wide} against {bucket}"
-            figures.append(snr_check(name, plain, exact.render(speech, wide), LIMIT_PADDING_DB))
+            figures.append(measure_snr(name, plain, exact.render(speech, wide), LIMIT_PADDING_DB))
         return figures
 
-    def contract(self, part: Part) -> dict[str, Any]:
+    def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The manifest's fields that only this stage knows."""
-        return self.provenance() | {
+        return self.describe_provenance() | {
             "layout": self.layout,
             "buckets": self.lengths.decoder,
-            "inputs": {name: self._inputs(name) for name in part.functions},
-            "outputs": {name: self._outputs(name) for name in part.functions},
+            "inputs": {name: self._describe_inputs(name) for name in artifact.functions},
+            "outputs": {name: self._describe_outputs(name) for name in artifact.functions},
         }
 
-    def _inputs(self, name: str) -> dict[str, Any]:
+    def _describe_inputs(self, name: str) -> dict[str, Any]:
         features = {
-            "shape": [1, self.channels_of(name)[0], 1, f"{_length(name)} + 1"],
-            "frames": self.buckets_of(name),
+            "shape": [1, self.count_channels(name)[0], 1, f"{_name_length(name)} + 1"],
+            "frames": self.list_buckets(name),
             "dtype": self.dtype,
         }
-        padded = features_contract(self.checkpoint.config.hidden_dim)
+        padded = describe_features(self.checkpoint.config.hidden_dim)
         if name == DECODER:
             packing = (
                 "as the padded layout's, but each six columns of the spectrum stand as six rows:"
                 " row 6 c + p of 20 (bucket + 1) columns holds column 6 t + p of channel c at t"
             )
-            statistics = self._column() | {
+            statistics = self._describe_column() | {
                 "of": "the voice: voices/NAME.statistics of a bundle; means, then log variances",
                 "predictor_sha256": self.predictor.sha256,
             }
             return {
                 FEATURES: features | {"rows": padded["rows"], "packing": packing},
-                STYLE: self.style_contract(),
+                STYLE: self.describe_style(),
                 STATISTICS: statistics,
             }
-        rows = dict(zip((ENTERING, "spectrum"), window_rows(self.channels), strict=True))
+        rows = dict(zip((ENTERING, "spectrum"), count_window_rows(self.channels), strict=True))
         rows |= {"mask": 1} if name == UTTERANCE else {}
         packing = padded["packing"].replace("bucket", "length")
         second = SIGNATURES[name][0][1]
         return {
             FEATURES: features | {"rows": rows, "packing": packing, "halo_frames": HALO},
-            second: self._column() | {"of": f"{DECODER}.{second}"},
+            second: self._describe_column() | {"of": f"{DECODER}.{second}"},
         }
 
-    def _outputs(self, name: str) -> dict[str, Any]:
+    def _describe_outputs(self, name: str) -> dict[str, Any]:
         if name == DECODER:
             entering = {
                 "shape": [1, self.channels, 1, f"{STEPS_PER_FRAME} * bucket"],
                 "dtype": self.dtype,
                 "valid": f"first {STEPS_PER_FRAME} * frames columns",
             }
-            affine, style_affine = (self._column() | {"use": use} for use in (WINDOW, UTTERANCE))
+            affine, style_affine = (
+                self._describe_column() | {"use": use} for use in (WINDOW, UTTERANCE)
+            )
             return {ENTERING: entering, AFFINE: affine, STYLE_AFFINE: style_affine}
         waveform = {
-            "shape": [1, 1, 1, f"{FRAME_SAMPLES} * {_length(name)}"],
+            "shape": [1, 1, 1, f"{FRAME_SAMPLES} * {_name_length(name)}"],
             "dtype": "float32",
             "rate_hz": SAMPLE_RATE_HZ,
             "valid": f"first {FRAME_SAMPLES} * frames samples; of a window those of its own frames",
         }
         return {WAVEFORM: waveform}
 
-    def _column(self) -> dict[str, Any]:
+    def _describe_column(self) -> dict[str, Any]:
         """Gains and shifts of the second stage's norms, in words."""
         return {"shape": [1, self.rows, 1, 1], "dtype": self.dtype}
 
 
-def _length(name: str) -> str:
+def _name_length(name: str) -> str:
     """What a function's length is called in its contract."""
     return "window" if name == WINDOW else "bucket"

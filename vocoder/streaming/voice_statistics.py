@@ -60,7 +60,7 @@ class Words(TypedDict):
     voices: list[str]
 
 
-def settled_file(weights_sha256: str) -> str:
+def name_settled_file(weights_sha256: str) -> str:
     """What the file of all vectors on these weights is called, in any folder but the cache."""
     return f"settled-{weights_sha256[:16]}.npz"
 
@@ -74,31 +74,32 @@ def read_settled(path: Path, predictor: StatisticsPredictor, weights: str) -> Se
         theirs = getattr(settled, name)
         if theirs != ours:
             raise InputError(
-                f"{path} belongs to the {name} {theirs[:12]}, not to {ours[:12]}; {anew(path)}"
+                f"{path} belongs to the {name} {theirs[:12]}, not to {ours[:12]};"
+                f" {explain_repair(path)}"
             )
     shapes = {vectors.shape for vectors in settled.vectors.values()}
     if shapes - {(2, len(predictor.bias))}:
         raise InputError(
             f"{path} holds vectors of shape {list(max(shapes))}, not [2, {len(predictor.bias)}];"
-            f" {anew(path)}"
+            f" {explain_repair(path)}"
         )
     return settled
 
 
 def _read(path: Path) -> SettledVoices:
-    stored = read_npz(path, f"; {anew(path)}", names=("words", "vectors"))
+    stored = read_npz(path, f"; {explain_repair(path)}", names=("words", "vectors"))
     words = parse_json(str(stored["words"]), str(path))
     vectors = stored["vectors"]
     conform(words, Words, str(path))
     if words["format"] != FORMAT or len(words["voices"]) != len(vectors):
-        raise InputError(f"{path} is no file of voices' statistics; {anew(path)}")
+        raise InputError(f"{path} is no file of voices' statistics; {explain_repair(path)}")
     if not np.isfinite(vectors).all():
-        raise InputError(f"{path} holds NaN or infinity; {anew(path)}")
+        raise InputError(f"{path} holds NaN or infinity; {explain_repair(path)}")
     by_voice = dict(zip(words["voices"], vectors.astype(np.float32), strict=True))
     return SettledVoices(words["predictor"], words["weights"], by_voice)
 
 
-def anew(path: Path) -> str:
+def explain_repair(path: Path) -> str:
     """What mends a file of vectors."""
     return f"delete {path.name} and its voices are settled anew"
 
@@ -106,26 +107,26 @@ def anew(path: Path) -> str:
 def write_settled(path: Path, settled: SettledVoices) -> None:
     """Write vectors by rename."""
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **_arrays(settled))
+        np.savez_compressed(stream, allow_pickle=False, **_pack_arrays(settled))
 
 
-def _arrays(settled: SettledVoices) -> dict[str, np.ndarray]:
+def _pack_arrays(settled: SettledVoices) -> dict[str, np.ndarray]:
     words = {
         "format": FORMAT,
         "predictor": settled.predictor,
         "weights": settled.weights,
         "voices": list(settled.vectors),
     }
-    vectors = np.stack([half(vector) for vector in settled.vectors.values()])
+    vectors = np.stack([round_to_half(vector) for vector in settled.vectors.values()])
     return {"vectors": vectors, "words": np.asarray(json.dumps(words))}
 
 
-def half(vector: np.ndarray) -> np.ndarray:
+def round_to_half(vector: np.ndarray) -> np.ndarray:
     """A vector in fp16, in which it is kept, bundled and given to packages."""
     return vector.astype(np.float16)
 
 
-def cached_file(checkpoint: Checkpoint, predictor: StatisticsPredictor, voice: str) -> Path:
+def locate_cached(checkpoint: Checkpoint, predictor: StatisticsPredictor, voice: str) -> Path:
     """Where the vector of a voice, by its hash, lies in the user's cache."""
     key = f"{checkpoint.sha256[:16]}-{predictor.sha256[:16]}-{voice[:16]}.npz"
     return cache_root() / "settled" / key
@@ -141,19 +142,19 @@ def find_statistics(
     Raises InputError for a file that is there and is not what its name says.
     """
     places = (
-        checkpoint.folder / settled_file(checkpoint.sha256),
-        cached_file(checkpoint, predictor, voice),
+        checkpoint.folder / name_settled_file(checkpoint.sha256),
+        locate_cached(checkpoint, predictor, voice),
     )
-    vector = _bundled(predictor, checkpoint.sha256).get(voice)
+    vector = _read_bundled(predictor, checkpoint.sha256).get(voice)
     for path in places:
         if vector is None and path.is_file():
             vector = read_settled(path, predictor, checkpoint.sha256).vectors.get(voice)
     return vector
 
 
-def _bundled(predictor: StatisticsPredictor, weights: str) -> Mapping[str, np.ndarray]:
+def _read_bundled(predictor: StatisticsPredictor, weights: str) -> Mapping[str, np.ndarray]:
     """The bundled vectors on these weights by their voices' hashes."""
-    path = DATA / settled_file(weights)
+    path = DATA / name_settled_file(weights)
     settled = _read(path) if path.is_file() else None
     # a predictor that somebody fitted anew to these weights has no bundled vectors
     return settled.vectors if settled and settled.predictor == predictor.sha256 else {}
@@ -166,6 +167,6 @@ def keep_statistics(
     back, [2, 2R] float32. Where they cannot be written, a line on stderr says so.
     """
     settled = SettledVoices(predictor.sha256, checkpoint.sha256, {voice: vectors})
-    path = cached_file(checkpoint, predictor, voice)
-    keep_npz(path, _arrays(settled), "the voice's statistics are", packed=True)
-    return half(vectors).astype(np.float32)
+    path = locate_cached(checkpoint, predictor, voice)
+    keep_npz(path, _pack_arrays(settled), "the voice's statistics are", packed=True)
+    return round_to_half(vectors).astype(np.float32)

@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mlprogram.errors import exit_code
-from mlprogram.examine import shape_argument
+from mlprogram.errors import run_command
+from mlprogram.examine import parse_shape
 
 
 def count_argument(text: str) -> int:
@@ -80,7 +80,7 @@ def _add_package(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--shape",
-        type=shape_argument,
+        type=parse_shape,
         action="append",
         default=[],
         metavar="NAME=n,n,...",
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command; a user's mistake is one line on stderr."""
-    return exit_code(lambda: run(build_parser().parse_args(argv)))
+    return run_command(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

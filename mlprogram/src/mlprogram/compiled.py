@@ -53,9 +53,9 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
     """The specification of a compiled model. Raises ProgramError for a compiled neural network and
     for a text that cannot be read.
     """
-    stages = stage_folders(folder)
+    stages = find_stage_folders(folder)
     if stages:
-        return _pipeline(folder, stages)
+        return _read_pipeline(folder, stages)
     text = folder / "model.mil"
     if not text.is_file():
         kind = (
@@ -70,7 +70,7 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
         program, attributes = parse_program(read_text(text))
     except ProgramError as error:
         raise ProgramError(f"{text}: {error}") from error
-    metadata = _metadata(folder)
+    metadata = _read_metadata(folder)
     spec = Model_pb2.Model(mlProgram=program)
     newest = max(
         (_SPECIFICATIONS.get(f.opset, _OLDEST) for f in program.functions.values()), default=_OLDEST
@@ -88,7 +88,7 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
     return spec
 
 
-def stage_folders(folder: Path) -> tuple[Path, ...]:
+def find_stage_folders(folder: Path) -> tuple[Path, ...]:
     """Folders of the stages of a compiled pipeline, in order; none for any other model."""
     stages = [
         path
@@ -98,7 +98,7 @@ def stage_folders(folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(stages, key=lambda path: int(path.name.removeprefix("model"))))
 
 
-def _pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
+def _read_pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
     """Inputs that no earlier stage makes, outputs that no later stage takes."""
     spec = Model_pb2.Model()
     spec.pipeline.models.extend(read_compiled(stage) for stage in stages)
@@ -115,7 +115,7 @@ def _pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
     return spec
 
 
-def _metadata(folder: Path) -> dict[str, Any]:
+def _read_metadata(folder: Path) -> dict[str, Any]:
     path = folder / "metadata.json"
     if not path.is_file():
         return {}
@@ -141,13 +141,16 @@ def _describe(
     }
     description.metadata.shortDescription = metadata.get("shortDescription", "")
     description.metadata.userDefined.update(metadata.get("userDefinedMetadata", {}))
+    # Core ML describes the one function of a model as the model itself, several one by one
     if len(program.functions) == 1:
         name = next(iter(program.functions))
-        _features(description, program.functions[name], attributes[name], rows.get(name, metadata))
+        _fill_features(
+            description, program.functions[name], attributes[name], rows.get(name, metadata)
+        )
         description.defaultFunctionName = "" if name == "main" else name
         return
     for name, function in sorted(program.functions.items()):
-        _features(
+        _fill_features(
             description.functions.add(name=name), function, attributes[name], rows.get(name, {})
         )
     default = metadata.get("defaultFunctionName", "main")
@@ -156,7 +159,7 @@ def _describe(
     )
 
 
-def _features(
+def _fill_features(
     description: Any,
     function: MIL_pb2.Function,
     attributes: dict[str, Any],
@@ -168,25 +171,29 @@ def _features(
         state = value.type.WhichOneof("type") == "stateType"
         feature = (description.state if state else description.input).add(name=value.name)
         if state:
-            _array(
+            _fill_array(
                 feature.type.stateType.arrayType, value.type.stateType.wrappedType.tensorType, {}
             )
         elif rows.get(value.name, {}).get("type") == "Image":
-            _image(feature.type.imageType, rows[value.name])
+            _fill_image(feature.type.imageType, rows[value.name])
         else:
-            _array(feature.type.multiArrayType, value.type.tensorType, rows.get(value.name, {}))
-            _flexible(feature.type.multiArrayType, value.name, flexible, rows.get(value.name, {}))
+            _fill_array(
+                feature.type.multiArrayType, value.type.tensorType, rows.get(value.name, {})
+            )
+            _fill_shapes(
+                feature.type.multiArrayType, value.name, flexible, rows.get(value.name, {})
+            )
         feature.type.isOptional = rows.get(value.name, {}).get("isOptional") == "1"
     outputs = {row["name"]: row for row in metadata.get("outputSchema", ())}
     for name in function.block_specializations[function.opset].outputs:
-        _output(description.output.add(name=name).type, outputs.get(name, {}))
+        _fill_output(description.output.add(name=name).type, outputs.get(name, {}))
 
 
-def _output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> None:
+def _fill_output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> None:
     """Without a row: a multi-array of the type the program gives."""
     word = row.get("type", "MultiArray")
     if word == "Image":
-        _image(kind.imageType, row)
+        _fill_image(kind.imageType, row)
     elif word == "MultiArray":
         kind.multiArrayType.dataType = _BY_WORD.get(row.get("dataType", ""), 0)
         kind.multiArrayType.shape.extend(parse_json(row.get("shape", "[]"), "shape"))
@@ -202,7 +209,7 @@ def _output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> None:
         ).SetInParent()
 
 
-def _array(
+def _fill_array(
     array: FeatureTypes_pb2.ArrayFeatureType, tensor: MIL_pb2.TensorType, row: dict[str, Any]
 ) -> None:
     array.dataType = _BY_ELEMENT.get(tensor.dataType, 0)
@@ -214,7 +221,7 @@ def _array(
     )
 
 
-def _flexible(
+def _fill_shapes(
     array: FeatureTypes_pb2.ArrayFeatureType,
     name: str,
     flexible: dict[str, Any],
@@ -239,6 +246,6 @@ def _flexible(
             array.shapeRange.sizeRanges.add(lowerBound=low, upperBound=high)
 
 
-def _image(image: FeatureTypes_pb2.ImageFeatureType, row: dict[str, Any]) -> None:
+def _fill_image(image: FeatureTypes_pb2.ImageFeatureType, row: dict[str, Any]) -> None:
     image.width, image.height = int(row.get("width", 0)), int(row.get("height", 0))
     image.colorSpace = _LAYOUTS.get(row.get("colorspace", "RGB"), _IMAGE.RGB)

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from mlprogram.dtypes import BY_NAME, MIL_pb2, dtype_of
+from mlprogram.dtypes import BY_NAME, MIL_pb2, find_dtype
 from mlprogram.errors import ProgramError
-from mlprogram.graph import Operation, tensor_shape
+from mlprogram.graph import Operation, read_tensor_shape
 from mlprogram.package import BlobFile, Package, unpack_bits
 
 
@@ -50,8 +50,8 @@ def blockwise_shift_scale(
     """(data - offset) * scale, where one scale serves a block: `scale` has the rank of `data`, each
     axis divides that of `data`.
     """
-    shift = 0 if offset is None else _spread(offset.astype(np.float32), data.shape)
-    return (data.astype(np.float32) - shift) * _spread(scale.astype(np.float32), data.shape)
+    shift = 0 if offset is None else _repeat_blocks(offset.astype(np.float32), data.shape)
+    return (data.astype(np.float32) - shift) * _repeat_blocks(scale.astype(np.float32), data.shape)
 
 
 def lut_to_dense(
@@ -78,18 +78,18 @@ def lut_to_dense(
     palette = np.arange(math.prod(blocks)).reshape(blocks)  # which palette serves which block
     # [*indices.shape, vector]
     dense = lut.reshape(-1, entries, vector)[
-        _spread(palette, indices.shape), indices.astype(np.int64)
+        _repeat_blocks(palette, indices.shape), indices.astype(np.int64)
     ]
     if vector == 1:
         return dense[..., 0]
-    axis = _vector_axis(vector_axis) % indices.ndim
+    axis = _read_vector_axis(vector_axis) % indices.ndim
     moved = np.moveaxis(dense, -1, axis + 1)  # the vector next to the axis it extends
     return moved.reshape(
         *indices.shape[:axis], indices.shape[axis] * vector, *indices.shape[axis + 1 :]
     )
 
 
-def _vector_axis(axis: np.ndarray | None) -> int:
+def _read_vector_axis(axis: np.ndarray | None) -> int:
     if axis is None:
         raise ValueError("a palette of vectors needs vector_axis")
     return int(axis)
@@ -123,7 +123,7 @@ def lut_to_sparse(
     mask = (
         indices_mask
         if lut.shape[-1] == 1
-        else np.repeat(indices_mask, lut.shape[-1], axis=_vector_axis(vector_axis))
+        else np.repeat(indices_mask, lut.shape[-1], axis=_read_vector_axis(vector_axis))
     )
     return mask, dense[mask != 0]
 
@@ -139,7 +139,7 @@ def sparse_blockwise_shift_scale(
     return data_mask, dense[data_mask != 0]
 
 
-def _spread(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _repeat_blocks(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Repeat each entry over its block until the array has `shape`."""
     for axis, size in enumerate(shape):
         blocks = np.repeat(blocks, size // blocks.shape[axis], axis=axis)
@@ -181,17 +181,18 @@ class Constants:
                 f"constant of kind {value.type.WhichOneof('type')} is not supported; supported:"
                 " tensor and list"
             )
-        dtype, shape = dtype_of(value.type.tensorType.dataType), tensor_shape(value.type.tensorType)
+        dtype = find_dtype(value.type.tensorType.dataType)
+        shape = read_tensor_shape(value.type.tensorType)
         if None in shape:
             raise ProgramError("a constant has a dimension of no size; the file is damaged")
         if value.WhichOneof("value") == "blobFileValue":
             return self._from_file(value.blobFileValue, dtype, shape)
-        return _immediate(value.immediateValue.tensor, dtype, shape)
+        return _read_immediate(value.immediateValue.tensor, dtype, shape)
 
     def _from_file(self, blob: MIL_pb2.Value.BlobFileValue, dtype, shape) -> np.ndarray:
         key = (blob.fileName, blob.offset, dtype.name, shape)
         if key not in self._stored:
-            file = self._package.blob(blob.fileName, self._blobs)
+            file = self._package.open_blob(blob.fileName, self._blobs)
             self._stored[key] = file.read(blob.offset, dtype, math.prod(shape)).reshape(shape)
         return self._stored[key]
 
@@ -204,7 +205,7 @@ class Constants:
                 f"unknown operation {op.where()}; known constexpr operations:"
                 f" {', '.join(sorted(CONSTEXPR))}"
             )
-        key = (op.op_type, *((k, _identity(v)) for k, v in sorted(arguments.items())))
+        key = (op.op_type, *((k, _make_key(v)) for k, v in sorted(arguments.items())))
         if key not in self._computed:
             try:
                 result = CONSTEXPR[op.op_type](**arguments)
@@ -219,7 +220,7 @@ class Constants:
         return self._computed[key][0]
 
 
-def _identity(value: Any) -> Any:
+def _make_key(value: Any) -> Any:
     """What makes two arguments equal: the place in memory of a stored array, the bytes of a small
     one, else the value itself.
     """
@@ -230,8 +231,9 @@ def _identity(value: Any) -> Any:
     return (value.dtype.str, value.shape, value.__array_interface__["data"][0])
 
 
-def _immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | str:
-    kind, count = tensor.WhichOneof("value"), math.prod(shape)
+def _read_immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | str:
+    kind = tensor.WhichOneof("value")
+    count = math.prod(shape)
     if kind is None:  # an empty tensor is written as nothing
         values = np.zeros(0, dtype.numpy)
     elif kind == "bytes":

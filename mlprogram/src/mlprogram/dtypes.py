@@ -1,7 +1,7 @@
 """Element types of an ML program, what a precision makes of them, and coremltools' protobuf
 classes, imported without its banner.
 
-    precision_named("declared").working(BY_NAME["fp16"])  # torch.float16
+    find_precision("declared").choose_type(BY_NAME["fp16"])  # torch.float16
 
 Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the
 next wider signed type, because PyTorch has next to no arithmetic for them.
@@ -90,7 +90,7 @@ _BY_PROTO = MappingProxyType(
 BY_NAME = MappingProxyType({t.name: t for t in _BY_PROTO.values()})
 
 
-def dtype_of(number: int) -> DType:
+def find_dtype(number: int) -> DType:
     """The type behind a `DataType` number of the MIL protobuf. Raises ProgramError for one with no
     meaning here (bf16, fp8).
     """
@@ -119,13 +119,13 @@ class Precision:
     wide: torch.dtype | None
     model: str | None
 
-    def working(self, dtype: DType) -> torch.dtype:
+    def choose_type(self, dtype: DType) -> torch.dtype:
         """The PyTorch type that holds a value of a declared type."""
-        # None for a string: plan.Output
+        # None for a string: plan.OutputSlot
         return self.wide if dtype.is_float and self.wide is not None else dtype.torch  # type: ignore[return-value]
 
 
-def precision_named(name: str) -> Precision:
+def find_precision(name: str) -> Precision:
     """The precision of a name in PRECISIONS. Raises ProgramError for another name."""
     if name not in PRECISIONS:
         raise ProgramError(f"precision '{name}' is unknown; one of {', '.join(PRECISIONS)}")

@@ -42,7 +42,7 @@ def one_line(text: str) -> str:
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
 
 
-def exit_code(command: Callable[[], int]) -> int:
+def run_command(command: Callable[[], int]) -> int:
     """What a command returns; a user's mistake is one line on stderr and EXIT_BAD_INPUT."""
     try:
         return command()

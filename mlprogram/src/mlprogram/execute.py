@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from mlprogram.errors import ProgramError
-from mlprogram.plan import BlockPlan, Output, Step
+from mlprogram.plan import BlockPlan, Instruction, OutputSlot
 
 Hook = Callable[[str, str, torch.Tensor], "torch.Tensor | None"]
 
@@ -30,7 +30,7 @@ def widen(value: Any, dtype: torch.dtype | None) -> Any:
     return value
 
 
-def finish(step: Step, output: Output, value: Any) -> Any:
+def finish(step: Instruction, output: OutputSlot, value: Any) -> Any:
     """Round a result to its declared type, and hold it against its declared shape. Raises
     ProgramError for another shape.
     """
@@ -70,7 +70,7 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
     for step in block.steps:
         try:
             if step.call is None:
-                result = _control(step, env, run)
+                result = _run_control(step, env, run)
             else:
                 arguments = {param: env[slot] for param, slot in step.plain}
                 if not step.direct:
@@ -97,14 +97,14 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
             env[slot] = None
 
 
-def _store(step: Step, results: tuple, env: list[Any], hook: Hook | None) -> None:
+def _store(step: Instruction, results: tuple, env: list[Any], hook: Hook | None) -> None:
     """Every result in its place, in its declared type and shape, after the hook has seen it."""
     for output, result in zip(step.outputs, results, strict=True):
         value = finish(step, output, result) if output.dtype is not None else result
-        env[output.slot] = value if hook is None else _hooked(hook, step, output, value)
+        env[output.slot] = value if hook is None else _call_hook(hook, step, output, value)
 
 
-def _add_others(arguments: dict[str, Any], step: Step, env: list[Any], run: Run) -> None:
+def _add_others(arguments: dict[str, Any], step: Instruction, env: list[Any], run: Run) -> None:
     """Parameters of several tensors, Python values, and the generator."""
     for param, slots in step.others:
         if isinstance(slots, int):
@@ -122,7 +122,7 @@ def _add_others(arguments: dict[str, Any], step: Step, env: list[Any], run: Run)
         arguments["generator"] = run.generator
 
 
-def _hooked(hook: Hook, step: Step, output: Output, value: Any) -> Any:
+def _call_hook(hook: Hook, step: Instruction, output: OutputSlot, value: Any) -> Any:
     replacement = (
         hook(output.name, step.op.op_type, value) if isinstance(value, torch.Tensor) else None
     )
@@ -136,15 +136,15 @@ def _hooked(hook: Hook, step: Step, output: Output, value: Any) -> Any:
     return replacement.to(value.dtype)
 
 
-def _describe(step: Step, env: list[Any]) -> str:
+def _describe(step: Instruction, env: list[Any]) -> str:
     parts = []
     for param, slots in step.reads:
         values = [env[s] for s in (slots if isinstance(slots, tuple) else (slots,))]
-        parts.append(f"{param} " + ", ".join(_in_words(v) for v in values))
+        parts.append(f"{param} " + ", ".join(_describe_value(v) for v in values))
     return "; ".join(parts)
 
 
-def _in_words(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return (
         f"{value.dtype} {list(value.shape)}".removeprefix("torch.")
         if isinstance(value, torch.Tensor)
@@ -152,7 +152,7 @@ def _in_words(value: Any) -> str:
     )
 
 
-def _control(step: Step, env: list[Any], run: Run) -> tuple:
+def _run_control(step: Instruction, env: list[Any], run: Run) -> tuple:
     # of control flow: all
     reads = {param: slots for param, slots in step.reads if isinstance(slots, tuple)}
     kind = step.op.op_type
@@ -164,7 +164,7 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
         done = step.gru.run(env) if step.gru is not None and run.hook is None else None
         if done is not None:
             return done
-        return _loop(step, [env[s] for s in reads["loop_vars"]], env, run)
+        return _run_loop(step, [env[s] for s in reads["loop_vars"]], env, run)
     if kind == "read_state":
         return (run.states[reads["input"][0]],)
     # write_state: no operation writes in place, so what was read stays
@@ -172,7 +172,7 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
     return ()
 
 
-def _loop(step: Step, values: list[Any], env: list[Any], run: Run) -> tuple:
+def _run_loop(step: Instruction, values: list[Any], env: list[Any], run: Run) -> tuple:
     condition, body = step.blocks
     # A body frees its inputs at their last use, so both blocks are bound anew in each turn.
     while True:

@@ -1,7 +1,7 @@
 """Text and JSON from files that nobody vouches for; files written so that the old one stays until
 the new one is whole.
 
-    with aside(Path("forecast.json")) as path:
+    with open_aside(Path("forecast.json")) as path:
         path.write_text("{}")
     rules = read_json(Path("rules.json"))
 """
@@ -20,7 +20,7 @@ MAX_TEXT_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
 
 
 @contextlib.contextmanager
-def aside(target: Path) -> Iterator[Path]:
+def open_aside(target: Path) -> Iterator[Path]:
     """A path beside `target`, renamed over it on success and removed on failure."""
     part = target.with_name(f".part-{target.name}")
     try:
@@ -70,7 +70,7 @@ def parse_json(
     depth that Python parses.
     """
     try:
-        return json.loads(text, parse_int=_integer, object_pairs_hook=pairs)
+        return json.loads(text, parse_int=_parse_integer, object_pairs_hook=pairs)
     except RecursionError:
         raise ProgramError(
             f"{where} is not JSON that can be read: brackets nested too deep"
@@ -79,7 +79,7 @@ def parse_json(
         raise ProgramError(f"{where} is not JSON: {str(problem)[:200]}") from None
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > MAX_INTEGER_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mlprogram.dtypes import DType, MIL_pb2, dtype_of
+from mlprogram.dtypes import DType, MIL_pb2, find_dtype
 from mlprogram.errors import ProgramError
 from mlprogram.package import Package
 
@@ -55,7 +55,7 @@ class Operation:
     op_type: str
     inputs: Mapping[str, tuple[str, ...]]
     outputs: tuple[ValueType, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[OperationBlock, ...]
     path: str
     index: int
     literals: Mapping[str, MIL_pb2.Value] = field(repr=False)
@@ -66,7 +66,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Block:
+class OperationBlock:
     """A list of operations with its own inputs and the names of the values it gives back."""
 
     inputs: tuple[ValueType, ...]
@@ -89,7 +89,7 @@ class Function:
 
     name: str
     inputs: tuple[ValueType, ...]
-    body: Block
+    body: OperationBlock
 
 
 def read_function(package: Package, name: str) -> Function:
@@ -106,19 +106,21 @@ def read_function(package: Package, name: str) -> Function:
             f"{package.path}: function '{name}' has no block for its own opset {proto.opset}"
         )
     body = _read_block(proto.block_specializations[proto.opset], name)
-    return Function(name, tuple(_value_type(v.name, v.type) for v in proto.inputs), body)
+    return Function(name, tuple(_read_value_type(v.name, v.type) for v in proto.inputs), body)
 
 
-def _read_block(proto: MIL_pb2.Block, path: str) -> Block:
+def _read_block(proto: MIL_pb2.Block, path: str) -> OperationBlock:
     operations = tuple(_read_operation(op, path, i) for i, op in enumerate(proto.operations))
-    return Block(
-        tuple(_value_type(v.name, v.type) for v in proto.inputs), tuple(proto.outputs), operations
+    return OperationBlock(
+        tuple(_read_value_type(v.name, v.type) for v in proto.inputs),
+        tuple(proto.outputs),
+        operations,
     )
 
 
 def _read_operation(proto: MIL_pb2.Operation, path: str, index: int) -> Operation:
-    outputs = tuple(_value_type(v.name, v.type) for v in proto.outputs)
-    name = outputs[0].name if outputs else _attribute_name(proto)
+    outputs = tuple(_read_value_type(v.name, v.type) for v in proto.outputs)
+    name = outputs[0].name if outputs else _read_attribute_name(proto)
     literals, inputs = {}, {}
     # const keeps its value here, and constexpr did before iOS 18
     for param, value in proto.attributes.items():
@@ -140,7 +142,7 @@ def _read_operation(proto: MIL_pb2.Operation, path: str, index: int) -> Operatio
     return Operation(name, proto.type, inputs, outputs, blocks, path, index, literals)
 
 
-def _attribute_name(proto: MIL_pb2.Operation) -> str:
+def _read_attribute_name(proto: MIL_pb2.Operation) -> str:
     values = (
         proto.attributes["name"].immediateValue.tensor.strings.values
         if "name" in proto.attributes
@@ -149,21 +151,24 @@ def _attribute_name(proto: MIL_pb2.Operation) -> str:
     return values[0] if values else proto.type
 
 
-def _value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
+def _read_value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
     kind = proto.WhichOneof("type")
     if kind == "tensorType":
         ranked = not any(d.unknown.variadic for d in proto.tensorType.dimensions)
         return ValueType(
-            name, dtype_of(proto.tensorType.dataType), tensor_shape(proto.tensorType), ranked=ranked
+            name,
+            find_dtype(proto.tensorType.dataType),
+            read_tensor_shape(proto.tensorType),
+            ranked=ranked,
         )
     if kind == "listType":
-        return ValueType(name, _value_type(name, proto.listType.type).dtype, (None,), "list")
+        return ValueType(name, _read_value_type(name, proto.listType.type).dtype, (None,), "list")
     if kind == "stateType":
-        inner = _value_type(name, proto.stateType.wrappedType)
+        inner = _read_value_type(name, proto.stateType.wrappedType)
         return ValueType(name, inner.dtype, inner.shape, "state")
     if kind == "dictionaryType":
         return ValueType(
-            name, _value_type(name, proto.dictionaryType.valueType).dtype, (), "dictionary"
+            name, _read_value_type(name, proto.dictionaryType.valueType).dtype, (), "dictionary"
         )
     raise ProgramError(
         f"value '{name}' has a {kind}, which is not supported; supported: tensor, list, state,"
@@ -171,7 +176,7 @@ def _value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
     )
 
 
-def tensor_shape(proto: MIL_pb2.TensorType) -> tuple[int | None, ...]:
+def read_tensor_shape(proto: MIL_pb2.TensorType) -> tuple[int | None, ...]:
     """Shape of a tensor type, None for a dimension the program leaves open."""
     return tuple(
         d.constant.size if d.WhichOneof("dimension") == "constant" else None

@@ -2,10 +2,10 @@
 ten, or PyTorch's own kernel.
 
     # None: some other loop
-    names = recognized(while_loop_operation, planner.constants, planner.types)
+    names = find_gru(while_loop_operation, planner.constants, planner.types)
     GruLoop(...).run(env)
 
-What is recognized is every operation that reaches what the loop carries, casts and index arithmetic
+What is find_gru is every operation that reaches what the loop carries, casts and index arithmetic
 included; a loop that differs there runs step by step. In fp16 every operation of a step is rounded
 as the program declares it; only the product with the inputs, which hangs on no step before, is
 computed for all steps at once. In fp32 and fp64 nothing is rounded in between, and PyTorch's kernel
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mlprogram.graph import Block, Operation, ValueType
+from mlprogram.graph import Operation, OperationBlock, ValueType
 
 GATES = ("r", "z", "n")
 _COMPUTES = frozenset(("add", "linear", "mul", "sigmoid", "sub", "tanh"))
@@ -74,9 +74,9 @@ class GruLoop:
             return None
         # gates side by side, as PyTorch wants them: [3 H, I], [3 H, H]
         w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))
-        b_x, b_h = (self._bias(env, i, w_x) for i in (0, 1))
+        b_x, b_h = (self._join_biases(env, i, w_x) for i in (0, 1))
         if self.dtype == torch.float16:
-            states = _rounded(x, rows.half(), w_x, w_h, b_x, b_h, *self.tables)
+            states = _run_rounded(x, rows.half(), w_x, w_h, b_x, b_h, *self.tables)
         else:
             state = rows[:1].to(self.dtype)
             states = torch.cat(
@@ -87,13 +87,13 @@ class GruLoop:
             )
         return torch.full_like(counter, steps), states.to(rows.dtype)
 
-    def _bias(self, env: list[Any], side: int, like: Tensor) -> Tensor:
+    def _join_biases(self, env: list[Any], side: int, like: Tensor) -> Tensor:
         size = len(like) // 3
         slots = [pair[side] for pair in self.biases]
         return torch.cat([like.new_zeros(size) if s is None else env[s] for s in slots])  # [3 H]
 
 
-def _rounded(
+def _run_rounded(
     x: Tensor,
     rows: Tensor,
     w_x: Tensor,
@@ -112,15 +112,16 @@ def _rounded(
     sizes = [2 * width, width]
     # [S, B, 2 H], [S, B, H]
     driven = torch.nn.functional.linear(x.float(), w_x, b_x).half().split(sizes, -1)
-    state, product = (
-        x.new_empty((batch, width), dtype=torch.float32),
-        x.new_empty((batch, 3 * width), dtype=torch.float32),
-    )
-    u, rest, one = x.new_empty(batch, 3 * width), x.new_empty(batch, width), x.new_ones(())
+    state = x.new_empty((batch, width), dtype=torch.float32)
+    product = x.new_empty((batch, 3 * width), dtype=torch.float32)
+    u = x.new_empty(batch, 3 * width)
+    rest = x.new_empty(batch, width)
+    one = x.new_ones(())
     u_gates, u_n = u.split(sizes, -1)
     gates, n = _LookUp(u_gates, sigmoid), _LookUp(u_n, tanh)
     r, z = gates.values.chunk(2, -1)
-    states, turned = torch.empty_like(rows), w_h.T
+    states = torch.empty_like(rows)
+    turned = w_h.T
     states[0] = rows[0]
     steps = states.unbind(0)
     for w_gates, w_n, h, after in zip(
@@ -141,7 +142,8 @@ class _LookUp:
     """halves.look_up from one fp16 tensor into another, `values`, which stays where it is."""
 
     def __init__(self, x: Tensor, table: Tensor) -> None:
-        self._bits, self._table = x.view(torch.uint16), table
+        self._bits = x.view(torch.uint16)
+        self._table = table
         self._index = torch.empty(x.shape, dtype=torch.int32)
         self._row = x.new_empty(x.numel())
         self._places = self._index.view(-1)
@@ -153,7 +155,7 @@ class _LookUp:
         torch.index_select(self._table, 0, self._places, out=self._row)
 
 
-def recognized(
+def find_gru(
     op: Operation, constants: Mapping[str, Any], types: Mapping[str, ValueType]
 ) -> GruNames | None:
     """What a while_loop reads if its body is a GRU's, else None."""
@@ -169,11 +171,11 @@ def recognized(
     ):
         return None
     trees = _Trees(body, constants, types)
-    if trees.of(body.outputs[0]) != ("next",):
+    if trees.build(body.outputs[0]) != ("next",):
         return None
-    match trees.of(body.outputs[1]):
+    match trees.build(body.outputs[1]):
         case ("write", ("list",), ("next",), new):
-            return _gru(new, less.inputs["y"][0], trees)
+            return _match_gru(new, less.inputs["y"][0], trees)
     return None
 
 
@@ -186,7 +188,7 @@ class _Trees:
     """
 
     def __init__(
-        self, body: Block, constants: Mapping[str, Any], types: Mapping[str, ValueType]
+        self, body: OperationBlock, constants: Mapping[str, Any], types: Mapping[str, ValueType]
     ) -> None:
         self._makers = {
             o.name: operation for operation in body.operations for o in operation.outputs
@@ -197,7 +199,7 @@ class _Trees:
         self.reached: dict[str, Operation] = {}
         self.sequences: set[str] = set()
 
-    def of(self, name: str) -> Tree:
+    def build(self, name: str) -> Tree:
         """The tree of a value; casts and axes of size 1 leave none."""
         if name in self._inputs:
             return self._inputs[name]
@@ -206,32 +208,32 @@ class _Trees:
             return ("name", name)
         self.reached[name] = op
         read = {param: names[0] for param, names in op.inputs.items() if names}
-        if op.op_type in ("squeeze", "expand_dims") or self._keeps_value(op):
-            return self.of(read["x"])
+        if op.op_type in ("squeeze", "expand_dims") or self._is_lossless(op):
+            return self.build(read["x"])
         if op.op_type == "linear":
-            return ("linear", self.of(read["x"]), read["weight"], read.get("bias"))
+            return ("linear", self.build(read["x"]), read["weight"], read.get("bias"))
         if op.op_type in ("gather", "scatter"):
-            return self._moved(op.op_type, read)
+            return self._match_move(op.op_type, read)
         if op.op_type == "select":
             # `b` is never selected, but a longer one would make more indices of the one in `a`
             same = self.types[read["a"]].shape == op.outputs[0].shape
-            taken = same and self.of(read["cond"]) == ("from zero",)
-            return self.of(read["a"]) if taken else ("other",)
+            taken = same and self.build(read["cond"]) == ("from zero",)
+            return self.build(read["a"]) if taken else ("other",)
         if op.op_type == "greater_equal":
             return (
                 ("from zero",)
-                if self.of(read["x"]) == ("t",) and self._is(read["y"], 0)
+                if self.build(read["x"]) == ("t",) and self._is_value(read["y"], 0)
                 else ("other",)
             )
-        if op.op_type == "add" and self.of(read["x"]) == ("t",):
-            return ("next",) if self._is(read["y"], 1) else ("other",)
+        if op.op_type == "add" and self.build(read["x"]) == ("t",):
+            return ("next",) if self._is_value(read["y"], 1) else ("other",)
         if op.op_type == "sub":
-            return ("rest", self.of(read["y"])) if self._is(read["x"], 1) else ("other",)
+            return ("rest", self.build(read["y"])) if self._is_value(read["x"], 1) else ("other",)
         if op.op_type in ("add", "mul", "sigmoid", "tanh"):
-            return (op.op_type, *(self.of(read[p]) for p in ("x", "y") if p in read))
+            return (op.op_type, *(self.build(read[p]) for p in ("x", "y") if p in read))
         return ("other",)
 
-    def _keeps_value(self, op: Operation) -> bool:
+    def _is_lossless(self, op: Operation) -> bool:
         """Whether an operation is a cast that changes no value of the loop: between integers that
         hold 2^15 steps, or between fp16 and the fp32 in which the list is carried.
         """
@@ -242,27 +244,27 @@ class _Trees:
             t.kind in ("int", "uint") and t.bits >= 16 for t in pair
         )
 
-    def _moved(self, kind: str, read: Mapping[str, str]) -> Tree:
+    def _match_move(self, kind: str, read: Mapping[str, str]) -> Tree:
         """A row of the carried list or of the sequence, or the list with one row more."""
-        if not self._is(read["axis"], 0) or (
-            "batch_dims" in read and not self._is(read["batch_dims"], 0)
+        if not self._is_value(read["axis"], 0) or (
+            "batch_dims" in read and not self._is_value(read["batch_dims"], 0)
         ):
             return ("other",)
         if kind == "scatter":
             # onto zeros: run() looks
             whole = (
                 "mode" not in read
-                or self._is(read["mode"], "add")
-                or self._is(read["mode"], "update")
+                or self._is_value(read["mode"], "add")
+                or self._is_value(read["mode"], "update")
             )
             return (
-                ("write", *(self.of(read[p]) for p in ("data", "indices", "updates")))
+                ("write", *(self.build(read[p]) for p in ("data", "indices", "updates")))
                 if whole
                 else ("other",)
             )
-        if self.of(read["indices"]) != ("t",):
+        if self.build(read["indices"]) != ("t",):
             return ("other",)
-        source = self.of(read["x"])
+        source = self.build(read["x"])
         if source == ("list",):
             return ("h",)
         if source[0] == "name" and source[1] not in self._constants:
@@ -270,11 +272,11 @@ class _Trees:
             return ("x",)
         return ("other",)
 
-    def known(self, name: str) -> bool:
+    def is_constant(self, name: str) -> bool:
         """Whether a value is a constant."""
         return name in self._constants
 
-    def step_types(self) -> set[str]:
+    def list_step_types(self) -> set[str]:
         """Types of what a step computes; what the list is carried in is a cast's business."""
         return {
             o.dtype.name
@@ -284,13 +286,13 @@ class _Trees:
             if o.dtype.is_float
         }
 
-    def casts_floats(self) -> bool:
+    def has_float_cast(self) -> bool:
         """Whether a float changes its type inside the body."""
         return any(
             op.op_type == "cast" and op.outputs[0].dtype.is_float for op in self.reached.values()
         )
 
-    def _is(self, name: str, value: Any) -> bool:
+    def _is_value(self, name: str, value: Any) -> bool:
         if name not in self._constants:
             return False
         constant = self._constants[name].value
@@ -301,7 +303,7 @@ class _Trees:
         )
 
 
-def _gru(new: Tree, end: str, trees: _Trees) -> GruNames | None:
+def _match_gru(new: Tree, end: str, trees: _Trees) -> GruNames | None:
     """n (1 - z) + h z, with n = tanh(W x + r (U h)) and the gates sigmoid(W x + U h)."""
     match new:
         case ("add", ("mul", *first), ("mul", *second)):
@@ -324,28 +326,28 @@ def _gru(new: Tree, end: str, trees: _Trees) -> GruNames | None:
         return None
     r = next((t for t in product[1:] if t[0] == "sigmoid"), None)
     u_n = next((t for t in product[1:] if t[0] == "linear"), None)
-    pairs = {"r": _gate(r), "z": _gate(z), "n": _pair((w_n, u_n))}
+    pairs = {"r": _match_gate(r), "z": _match_gate(z), "n": _match_pair((w_n, u_n))}
     if any(pair is None for pair in pairs.values()) or len(trees.sequences) != 1:
         return None
-    return _names(pairs, next(iter(trees.sequences)), end, trees)
+    return _collect_names(pairs, next(iter(trees.sequences)), end, trees)
 
 
-def _gate(tree: Tree | None) -> tuple[Tree, Tree] | None:
+def _match_gate(tree: Tree | None) -> tuple[Tree, Tree] | None:
     return (
-        _pair(tree[1][1:])
+        _match_pair(tree[1][1:])
         if tree is not None and tree[0] == "sigmoid" and tree[1][0] == "add"
         else None
     )
 
 
-def _pair(trees: tuple[Tree | None, ...]) -> tuple[Tree, Tree] | None:
+def _match_pair(trees: tuple[Tree | None, ...]) -> tuple[Tree, Tree] | None:
     """(W x, U h)."""
     of_x = [t for t in trees if t is not None and t[:2] == ("linear", ("x",))]
     of_h = [t for t in trees if t is not None and t[:2] == ("linear", ("h",))]
     return (of_x[0], of_h[0]) if len(of_x) == len(of_h) == 1 else None
 
 
-def _names(pairs: Mapping[str, Any], x: str, end: str, trees: _Trees) -> GruNames | None:
+def _collect_names(pairs: Mapping[str, Any], x: str, end: str, trees: _Trees) -> GruNames | None:
     """The loop's names, if every float value of a step has one type, and weights and biases are
     constants.
     """
@@ -354,11 +356,11 @@ def _names(pairs: Mapping[str, Any], x: str, end: str, trees: _Trees) -> GruName
     constants = [
         n for side in (weights, biases) for pair in side.values() for n in pair if n is not None
     ]
-    if not all(trees.known(n) for n in constants):
+    if not all(trees.is_constant(n) for n in constants):
         return None
-    kinds = {trees.types[x].dtype.name, *trees.step_types()}
+    kinds = {trees.types[x].dtype.name, *trees.list_step_types()}
     # a list in fp16 under steps in fp32: not what a GRU becomes
-    rounded_list = kinds == {"fp32"} and trees.casts_floats()
+    rounded_list = kinds == {"fp32"} and trees.has_float_cast()
     return (
         GruNames(x, end, weights, biases, kinds.pop())
         if len(kinds) == 1 and not rounded_list

@@ -22,14 +22,14 @@ from torch import Tensor
 _PART = 2**15  # values
 
 
-def every_half() -> Tensor:
+def list_halves() -> Tensor:
     """All 65,536 values of fp16, infinities and NaN included, in the order of their bits."""
     return torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.float16)
 
 
 def tabulate(function: Callable[[Tensor], Tensor]) -> Tensor:
     """The table of a function that computes each value by itself."""
-    values = function(every_half().double()).numpy()
+    values = function(list_halves().double()).numpy()
     # PyTorch rounds float64 to fp32 on the way to fp16, NumPy at once
     with np.errstate(over="ignore"):
         return torch.from_numpy(values.astype(np.float16))

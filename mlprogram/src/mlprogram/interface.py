@@ -90,10 +90,10 @@ def read_interface(
     package: Package, function: Function
 ) -> tuple[dict[str, TensorSpec], dict[str, ValueType]]:
     """Input specifications in program order, and the states, of one function."""
-    features = {f.name: f for f in _description(package.spec, function.name).input}
+    features = {f.name: f for f in _find_description(package.spec, function.name).input}
     states = {v.name: v for v in function.inputs if v.container == "state"}
     inputs = {
-        v.name: _input_spec(v, features.get(v.name))
+        v.name: _read_input(v, features.get(v.name))
         for v in function.inputs
         if v.container != "state"
     }
@@ -113,45 +113,49 @@ def read_outputs(
     }
 
 
-def _description(spec: Model_pb2.Model, function: str) -> Any:
+def _find_description(spec: Model_pb2.Model, function: str) -> Any:
     for description in spec.description.functions:
         if description.name == function:
             return description
     return spec.description
 
 
-def _input_spec(value: ValueType, feature: Model_pb2.FeatureDescription | None) -> TensorSpec:
+def _read_input(value: ValueType, feature: Model_pb2.FeatureDescription | None) -> TensorSpec:
     open_shape = tuple(-1 if n is None else n for n in value.shape)
     if feature is None:
         return TensorSpec(value.name, value.dtype.name, open_shape)
     kind = feature.type.WhichOneof("Type")
     if kind == "imageType":
-        shapes, ranges, shape = _image_shapes(feature.type.imageType, open_shape)
+        shapes, ranges, shape = _read_image_shapes(feature.type.imageType, open_shape)
     elif kind == "multiArrayType":
-        shapes, ranges, shape = _array_shapes(feature.type.multiArrayType, open_shape)
+        shapes, ranges, shape = _read_array_shapes(feature.type.multiArrayType, open_shape)
     else:
         raise ProgramError(
             f"input '{value.name}' is a {kind}; only multi-arrays and images are supported"
         )
-    return TensorSpec(value.name, value.dtype.name, shape, shapes, ranges, _default(feature))
+    return TensorSpec(value.name, value.dtype.name, shape, shapes, ranges, _read_default(feature))
 
 
-def _array_shapes(array: FeatureTypes_pb2.ArrayFeatureType, open_shape: tuple[int, ...]) -> tuple:
+def _read_array_shapes(
+    array: FeatureTypes_pb2.ArrayFeatureType, open_shape: tuple[int, ...]
+) -> tuple:
     shape = tuple(array.shape) or open_shape
     flexibility = array.WhichOneof("ShapeFlexibility")
     if flexibility == "enumeratedShapes":
         return tuple(tuple(s.shape) for s in array.enumeratedShapes.shapes), (), shape
     if flexibility == "shapeRange":
-        return (), tuple(_range(r) for r in array.shapeRange.sizeRanges), shape
+        return (), tuple(_read_range(r) for r in array.shapeRange.sizeRanges), shape
     return (), (), shape
 
 
-def _range(size: FeatureTypes_pb2.SizeRange) -> tuple[int, int | None]:
+def _read_range(size: FeatureTypes_pb2.SizeRange) -> tuple[int, int | None]:
     return size.lowerBound, None if size.upperBound < 0 else size.upperBound
 
 
-def _image_shapes(image: FeatureTypes_pb2.ImageFeatureType, open_shape: tuple[int, ...]) -> tuple:
-    lead = open_shape[:-2]
+def _read_image_shapes(
+    image: FeatureTypes_pb2.ImageFeatureType, open_shape: tuple[int, ...]
+) -> tuple:
+    lead = open_shape[:-2]  # batch and channels, of which a description of images says nothing
     flexibility = image.WhichOneof("SizeFlexibility")
     if flexibility == "enumeratedSizes":
         return (
@@ -160,12 +164,15 @@ def _image_shapes(image: FeatureTypes_pb2.ImageFeatureType, open_shape: tuple[in
             (*lead, image.height, image.width),
         )
     if flexibility == "imageSizeRange":
-        sizes = (_range(image.imageSizeRange.heightRange), _range(image.imageSizeRange.widthRange))
+        sizes = (
+            _read_range(image.imageSizeRange.heightRange),
+            _read_range(image.imageSizeRange.widthRange),
+        )
         return (), (*((n, n) for n in lead), *sizes), (*lead, image.height, image.width)
     return (), (), (*lead, image.height, image.width)
 
 
-def _default(feature: Model_pb2.FeatureDescription) -> float | None:
+def _read_default(feature: Model_pb2.FeatureDescription) -> float | None:
     if not feature.type.isOptional:
         return None
     kind = feature.type.multiArrayType.WhichOneof("defaultOptionalValue")
@@ -184,12 +191,16 @@ def check_inputs(
     """
     unknown = sorted(set(values) - set(specs))
     if unknown:
-        raise ProgramError(f"unknown input {unknown[0]!r}; the program takes {_names(specs)}")
+        raise ProgramError(
+            f"unknown input {unknown[0]!r}; the program takes {describe_specs(specs)}"
+        )
     missing = [s.name for s in specs.values() if s.name not in values and s.default is None]
     if missing:
-        raise ProgramError(f"missing input {missing[0]!r}; the program takes {_names(specs)}")
+        raise ProgramError(
+            f"missing input {missing[0]!r}; the program takes {describe_specs(specs)}"
+        )
     tensors = {
-        name: _tensor(spec, values[name]) if name in values else _filled(spec)
+        name: _convert_input(spec, values[name]) if name in values else _fill_default(spec)
         for name, spec in specs.items()
     }
     if paired:
@@ -197,16 +208,16 @@ def check_inputs(
     return tensors, _count_nonfinite(tensors)
 
 
-def _names(specs: Mapping[str, TensorSpec]) -> str:
+def describe_specs(specs: Mapping[str, TensorSpec]) -> str:
     return ", ".join(f"{s.name} ({s.dtype} {s.allowed()})" for s in specs.values()) or "no input"
 
 
-def _filled(spec: TensorSpec) -> torch.Tensor:
+def _fill_default(spec: TensorSpec) -> torch.Tensor:
     assert spec.default is not None  # what has none and is missing was refused
     return torch.full(spec.shape, spec.default).to(BY_NAME[spec.dtype].torch)
 
 
-def _tensor(spec: TensorSpec, value: Any) -> torch.Tensor:
+def _convert_input(spec: TensorSpec, value: Any) -> torch.Tensor:
     if not isinstance(value, (torch.Tensor, np.ndarray)):
         raise ProgramError(
             f"input '{spec.name}' is a {type(value).__name__}; give a NumPy array or a torch tensor"

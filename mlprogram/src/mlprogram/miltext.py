@@ -42,7 +42,7 @@ class Blob:
         self.path, self.offset = places["path"][1], places["offset"][1]
 
 
-def number(token: str) -> int | float:
+def parse_number(token: str) -> int | float:
     """A number as the text writes it: decimal, or a float in hexadecimal. Raises ValueError."""
     if "0x" in token.lower():
         return float.fromhex(token) if "p" in token.lower() or "." in token else int(token, 16)
@@ -57,14 +57,14 @@ def fill_dimension(dimension: MIL_pb2.Dimension, size: str) -> None:
         dimension.unknown.variadic = size == "..."
 
 
-def value_of(kind: MIL_pb2.ValueType, literal: Any) -> MIL_pb2.Value:
+def make_value(kind: MIL_pb2.ValueType, literal: Any) -> MIL_pb2.Value:
     """A constant of the protobuf. Lists of lists are flattened: the type holds the shape."""
     value = MIL_pb2.Value(type=kind)
     if isinstance(literal, Blob):
         value.blobFileValue.fileName, value.blobFileValue.offset = literal.path, literal.offset
     elif kind.WhichOneof("type") == "listType":
         value.immediateValue.list.values.extend(
-            value_of(kind.listType.type, item) for item in literal
+            make_value(kind.listType.type, item) for item in literal
         )
     elif kind.WhichOneof("type") == "tensorType":
         _fill(value.immediateValue.tensor, kind.tensorType.dataType, _flat(literal))
@@ -107,7 +107,7 @@ def parse_program(text: str) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]
     """The program, and the attributes of each function. Raises ProgramError with the line where the
     text is not understood.
     """
-    return _Parser(text).program()
+    return _Parser(text).read_program()
 
 
 class _Parser:
@@ -121,17 +121,17 @@ class _Parser:
     # tokens
     def _advance(self) -> str:
         """The current token; the next one becomes current ("" at the end)."""
-        old, match = self._token, _TOKEN.match(self._text, self._at)
+        old = self._token
+        match = _TOKEN.match(self._text, self._at)
         if match is None or match.lastindex is None:
             if self._text[self._at :].strip():
                 self._fail("a character that is no part of a program")
-            self._token, self._start = "", len(self._text)
+            self._token = ""
+            self._start = len(self._text)
         else:
-            self._token, self._start, self._at = (
-                match.group(match.lastindex),
-                match.start(match.lastindex),
-                match.end(),
-            )
+            self._token = match.group(match.lastindex)
+            self._start = match.start(match.lastindex)
+            self._at = match.end()
         return old
 
     def _fail(self, expected: str) -> None:
@@ -151,12 +151,12 @@ class _Parser:
             self._advance()
         return matches
 
-    def _name(self) -> str:
+    def _read_name(self) -> str:
         if not re.match(r"[A-Za-z_@]", self._token):
             self._fail("a name")
         return self._advance()
 
-    def _listed(self, end: str, read: Any) -> list[Any]:
+    def _read_list(self, end: str, read: Any) -> list[Any]:
         """`read` again and again, parted by commas, up to `end`."""
         items = []
         while not self._skip(end):
@@ -166,7 +166,7 @@ class _Parser:
         return items
 
     # programs
-    def program(self) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:
+    def read_program(self) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:
         """The whole text: the program, and by function the attributes that its protobuf has no
         place for.
         """
@@ -174,181 +174,185 @@ class _Parser:
         self._take("(")
         self._advance()
         self._take(")")
-        self._attributes()
+        self._read_attributes()
         self._take("{")
-        program, attributes = MIL_pb2.Program(version=1), {}
+        program = MIL_pb2.Program(version=1)
+        attributes = {}
         while not self._skip("}"):
             self._take("func")
-            name = self._name()
+            name = self._read_name()
             self._take("<")
-            opset = self._name()
+            opset = self._read_name()
             self._take(">")
             function = program.functions[name]
             function.opset = opset
             self._take("(")
             function.inputs.extend(
                 MIL_pb2.NamedValueType(name=n, type=t)
-                for t, n in self._listed(")", self._typed_name)
+                for t, n in self._read_list(")", self._read_typed_name)
             )
-            attributes[name] = {n: v for n, (_, v) in self._attributes().items()}
-            self._body(function.block_specializations[opset])
+            attributes[name] = {n: v for n, (_, v) in self._read_attributes().items()}
+            self._read_body(function.block_specializations[opset])
             self._skip(";")
         return program, attributes
 
-    def _typed_name(self) -> tuple[MIL_pb2.ValueType, str]:
-        return self._type(), self._name()
+    def _read_typed_name(self) -> tuple[MIL_pb2.ValueType, str]:
+        return self._read_type(), self._read_name()
 
-    def _body(self, block: MIL_pb2.Block) -> None:
+    def _read_body(self, block: MIL_pb2.Block) -> None:
         self._take("{")
         while not self._skip("}"):
-            self._operation(block.operations.add())
+            self._read_operation(block.operations.add())
         self._take("->")
         self._take("(")
-        block.outputs.extend(self._listed(")", self._name))
+        block.outputs.extend(self._read_list(")", self._read_name))
 
-    def _operation(self, operation: MIL_pb2.Operation) -> None:
-        while not self._calls():
-            kind, name = self._typed_name()
+    def _read_operation(self, operation: MIL_pb2.Operation) -> None:
+        while not self._is_call_next():
+            kind, name = self._read_typed_name()
             operation.outputs.add(name=name, type=kind)
             if not self._skip(","):
                 self._take("=")
                 break
-        operation.type = self._name()
+        operation.type = self._read_name()
         self._take("(")
-        for name, bindings in self._listed(")", self._argument):
+        for name, bindings in self._read_list(")", self._read_argument):
             operation.inputs[name].arguments.extend(bindings)
         while self._token in ("(", "{"):
-            self._blocks(operation)
-        for name, (kind, value) in self._attributes().items():
-            operation.attributes[name].CopyFrom(value_of(kind, value))
+            self._read_blocks(operation)
+        for name, (kind, value) in self._read_attributes().items():
+            operation.attributes[name].CopyFrom(make_value(kind, value))
         self._take(";")
 
-    def _calls(self) -> bool:
+    def _is_call_next(self) -> bool:
         """Whether an operation's name is next: one that gives nothing back, such as write_state,
         has no type before it.
         """
         return re.match(r"\s*\(", self._text[self._at : self._at + 64]) is not None
 
-    def _blocks(self, operation: MIL_pb2.Operation) -> None:
+    def _read_blocks(self, operation: MIL_pb2.Operation) -> None:
         """`(inputs) { ... } -> (outputs)`, several parted by commas."""
         while True:
             block = operation.blocks.add()
             if self._skip("("):
                 block.inputs.extend(
                     MIL_pb2.NamedValueType(name=n, type=t)
-                    for t, n in self._listed(")", self._typed_name)
+                    for t, n in self._read_list(")", self._read_typed_name)
                 )
-            self._body(block)
+            self._read_body(block)
             if not self._skip(","):
                 return
 
-    def _argument(self) -> tuple[str, list[MIL_pb2.Argument.Binding]]:
-        name = self._name()
+    def _read_argument(self) -> tuple[str, list[MIL_pb2.Argument.Binding]]:
+        name = self._read_name()
         self._take("=")
-        return name, self._listed(")", self._binding) if self._skip("(") else [self._binding()]
+        return name, self._read_list(")", self._read_binding) if self._skip("(") else [
+            self._read_binding()
+        ]
 
-    def _binding(self) -> MIL_pb2.Argument.Binding:
+    def _read_binding(self) -> MIL_pb2.Argument.Binding:
         start, token, at = self._start, self._token, self._at
-        name = self._name()
+        name = self._read_name()
         if self._token not in ("<", "("):
             return MIL_pb2.Argument.Binding(name=name)
         # a value written in place: its type comes first
         self._start, self._token, self._at = start, token, at
-        return MIL_pb2.Argument.Binding(value=value_of(*self._typed_value()))
+        return MIL_pb2.Argument.Binding(value=make_value(*self._read_typed_value()))
 
-    def _attributes(self) -> dict[str, tuple[MIL_pb2.ValueType, Any]]:
+    def _read_attributes(self) -> dict[str, tuple[MIL_pb2.ValueType, Any]]:
         if not self._skip("["):
             return {}
-        return dict(self._listed("]", self._attribute))
+        return dict(self._read_list("]", self._read_attribute))
 
-    def _attribute(self) -> tuple[str, tuple[MIL_pb2.ValueType, Any]]:
-        name = self._name()
+    def _read_attribute(self) -> tuple[str, tuple[MIL_pb2.ValueType, Any]]:
+        name = self._read_name()
         self._take("=")
-        return name, self._typed_value()
+        return name, self._read_typed_value()
 
     # types and values
-    def _type(self) -> MIL_pb2.ValueType:
-        kind, name = MIL_pb2.ValueType(), self._name()
+    def _read_type(self) -> MIL_pb2.ValueType:
+        kind = MIL_pb2.ValueType()
+        name = self._read_name()
         if name in TYPES:
             kind.tensorType.dataType = TYPES[name]
             return kind
         self._take("<")
         if name == "tensor":
-            self._tensor(kind.tensorType)
+            self._read_tensor_type(kind.tensorType)
         elif name == "list":
-            kind.listType.type.CopyFrom(self._type())
+            kind.listType.type.CopyFrom(self._read_type())
             self._take(",")
             fill_dimension(kind.listType.length, self._advance())
         elif name == "dict":
-            kind.dictionaryType.keyType.CopyFrom(self._type())
+            kind.dictionaryType.keyType.CopyFrom(self._read_type())
             self._take(",")
-            kind.dictionaryType.valueType.CopyFrom(self._type())
+            kind.dictionaryType.valueType.CopyFrom(self._read_type())
         elif name == "tuple":
-            kind.tupleType.types.extend(self._listed(">", self._type))
+            kind.tupleType.types.extend(self._read_list(">", self._read_type))
             return kind
         elif name == "state":
-            kind.stateType.wrappedType.CopyFrom(self._type())
+            kind.stateType.wrappedType.CopyFrom(self._read_type())
         else:
             self._fail(f"a type other than '{name}'")
         self._take(">")
         return kind
 
-    def _tensor(self, tensor: MIL_pb2.TensorType) -> None:
-        name = self._name()
+    def _read_tensor_type(self, tensor: MIL_pb2.TensorType) -> None:
+        name = self._read_name()
         if name not in TYPES:
             self._fail(f"an element type other than '{name}'")
         tensor.dataType = TYPES[name]
         self._take(",")
         self._take("[")
-        sizes = self._listed("]", self._size)
+        sizes = self._read_list("]", self._read_size)
         tensor.rank = -1 if "..." in sizes else len(sizes)
         for size in sizes:
             fill_dimension(tensor.dimensions.add(), size)
 
-    def _size(self) -> str:
+    def _read_size(self) -> str:
         if self._token in (".", "*"):  # any number of axes
             while self._token in (".", "*", "?"):
                 self._advance()
             return "..."
         return self._advance()
 
-    def _typed_value(self) -> tuple[MIL_pb2.ValueType, Any]:
-        kind = self._type()
+    def _read_typed_value(self) -> tuple[MIL_pb2.ValueType, Any]:
+        kind = self._read_type()
         self._take("(")
-        value = self._literal()
+        value = self._read_literal()
         self._take(")")
         return kind, value
 
-    def _literal(self) -> Any:
+    def _read_literal(self) -> Any:
         """Numbers, text, truth, nested lists, tuples, dictionaries, or the place of a blob (file,
         offset).
         """
         if self._skip("["):
-            return self._listed("]", self._literal)
+            return self._read_list("]", self._read_literal)
         if self._skip("("):
-            return tuple(self._listed(")", self._literal))
+            return tuple(self._read_list(")", self._read_literal))
         if self._skip("{"):
-            pairs = self._listed("}", self._pair)
+            pairs = self._read_list("}", self._read_pair)
             return dict(pairs)
         if self._token == "BLOBFILE":
             self._advance()
             self._take("(")
-            return Blob(dict(self._listed(")", self._attribute)))
+            return Blob(dict(self._read_list(")", self._read_attribute)))
         token = self._advance()
         if token.startswith('"'):
             return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m.group(1), m.group(1)), token[1:-1])
         if token in ("true", "false"):
             return token == "true"
         try:
-            return number(token)
+            return parse_number(token)
         except ValueError as error:
             line = self._text.count("\n", 0, self._start) + 1
             raise ProgramError(f"line {line}: '{token}' where a value should stand") from error
 
-    def _pair(self) -> tuple[Any, Any]:
+    def _read_pair(self) -> tuple[Any, Any]:
         self._take("{")
-        key = self._literal()
+        key = self._read_literal()
         self._take(",")
-        value = self._literal()
+        value = self._read_literal()
         self._take("}")
         return key, value

@@ -20,9 +20,9 @@ import torch
 
 from mlprogram.dtypes import FeatureTypes_pb2, Model_pb2, coremltools
 from mlprogram.errors import ProgramError
-from mlprogram.package import Package, open_model, open_package, stages
+from mlprogram.package import Package, list_stages, open_model, open_package
 from mlprogram.program import Program
-from mlprogram.values import feature_value, program_value
+from mlprogram.values import convert_input, convert_output
 
 
 class MLState:
@@ -37,21 +37,22 @@ class MLState:
         """The value of a state; float16 comes as float32. Raises ProgramError for a name that is no
         state.
         """
-        value = self._named(name).numpy().copy()
+        value = self._find_state(name).numpy().copy()
         return value.astype(np.float32) if value.dtype == np.float16 else value
 
     def write_state(self, name: str, value: np.ndarray) -> None:
         """A new value for a state. Raises ProgramError for a name that is no state and a shape that
         is not its own.
         """
-        tensor, array = self._named(name), torch.from_numpy(np.array(value))
+        tensor = self._find_state(name)
+        array = torch.from_numpy(np.array(value))
         if array.shape != tensor.shape:
             raise ProgramError(
                 f"state '{name}' has shape {list(tensor.shape)}; given {list(array.shape)}"
             )
         tensor.copy_(array)
 
-    def _named(self, name: str) -> torch.Tensor:
+    def _find_state(self, name: str) -> torch.Tensor:
         if name not in self.tensors:
             raise ProgramError(
                 f"there is no state '{name}'; the model keeps {', '.join(self.tensors)}"
@@ -85,12 +86,12 @@ class MLModel:
         units = coremltools.ComputeUnit.ALL if compute_units is None else compute_units
         if not isinstance(units, coremltools.ComputeUnit):
             raise TypeError('"compute_units" parameter must be of type: coremltools.ComputeUnit')
-        self._package = _opened(model, weights_dir)
+        self._package = _open_any(model, weights_dir)
         self._spec = self._package.spec
         self.compute_unit = units
-        self.function_name = self._chosen_function(function_name)
-        self._description = self._described()
-        self.programs = tuple(self._load(stage, precision) for stage in stages(self._package))
+        self.function_name = self._choose_function(function_name)
+        self._description = self._choose_description()
+        self.programs = tuple(self._load(stage, precision) for stage in list_stages(self._package))
         self._generator = torch.Generator().manual_seed(seed)
 
     def _load(self, stage: Package, precision: str) -> Program:
@@ -100,7 +101,7 @@ class MLModel:
         except ProgramError as error:
             raise error if whole else ProgramError(f"the pipeline cannot run: {error}") from error
 
-    def _chosen_function(self, name: str | None) -> str | None:
+    def _choose_function(self, name: str | None) -> str | None:
         names = [f.name for f in self._spec.description.functions]
         name = name or self._spec.description.defaultFunctionName or None
         if name is None:
@@ -113,7 +114,7 @@ class MLModel:
             )
         return name
 
-    def _described(self) -> Any:
+    def _choose_description(self) -> Any:
         """Features of the chosen function, or of the model if it has one function only."""
         return next(
             (f for f in self._spec.description.functions if f.name == self.function_name),
@@ -181,7 +182,7 @@ class MLModel:
         if len(self.programs) == 1:
             return self._run(self.programs[0], self._description, data, state)
         pool = dict(data)  # every feature made so far: a later stage reads what earlier ones wrote
-        for program, stage in zip(self.programs, stages(self._package), strict=True):
+        for program, stage in zip(self.programs, list_stages(self._package), strict=True):
             taken = {f.name: pool[f.name] for f in stage.spec.description.input if f.name in pool}
             pool |= self._run(program, stage.spec.description, taken, None)
         return {f.name: pool[f.name] for f in self._description.output}
@@ -190,17 +191,17 @@ class MLModel:
         self, program: Program, description: Any, data: Mapping[str, Any], state: MLState | None
     ) -> dict[str, Any]:
         inputs = {
-            f.name: program_value(f, program.inputs[f.name], data[f.name])
+            f.name: convert_input(f, program.inputs[f.name], data[f.name])
             for f in description.input
             if f.name in data
         }
         made = program(
             inputs, state=None if state is None else state.tensors, generator=self._generator
         )
-        return {f.name: feature_value(f, _output(made, f)) for f in description.output}
+        return {f.name: convert_output(f, _take_output(made, f)) for f in description.output}
 
 
-def _output(made: Mapping[str, Any], feature: FeatureTypes_pb2.FeatureType) -> Any:
+def _take_output(made: Mapping[str, Any], feature: FeatureTypes_pb2.FeatureType) -> Any:
     if feature.name not in made:
         raise ProgramError(
             f"the specification names an output '{feature.name}', the program gives"
@@ -209,7 +210,7 @@ def _output(made: Mapping[str, Any], feature: FeatureTypes_pb2.FeatureType) -> A
     return made[feature.name]
 
 
-def _opened(model: str | Path | Model_pb2.Model, weights_dir: str | Path | None) -> Package:
+def _open_any(model: str | Path | Model_pb2.Model, weights_dir: str | Path | None) -> Package:
     if isinstance(model, (str, Path)):
         return open_model(Path(model).expanduser())
     if not isinstance(model, Model_pb2.Model):

@@ -76,7 +76,7 @@ def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
     return total.float()
 
 
-def _blocks(size: int) -> list[slice]:
+def _split_blocks(size: int) -> list[slice]:
     return [slice(start, start + ANE.block) for start in range(0, size, ANE.block)]
 
 
@@ -84,10 +84,11 @@ def ane_conv(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any
 ) -> Tensor:
     """conv, accumulated over blocks of input channels."""
+    # The groups' sums are apart, so a block takes the same channels of each of them.
     grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
     parts = (
         conv(grouped[:, :, b].flatten(1, 2), weight[:, b], groups=groups, **how)
-        for b in _blocks(weight.shape[1])
+        for b in _split_blocks(weight.shape[1])
     )
     return with_bias(_accumulate(parts, weight[0].numel()), bias)
 
@@ -101,7 +102,7 @@ def ane_conv_transpose(
         conv_transpose(
             grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), groups=groups, **how
         )
-        for b in _blocks(kernels.shape[1])
+        for b in _split_blocks(kernels.shape[1])
     )
     return with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
 
@@ -115,7 +116,7 @@ def ane_matmul(
     rows = -2 if y.dim() > 1 else 0
     parts = (
         torch.matmul(x[..., b], y.narrow(rows, b.start, min(ANE.block, inner - b.start)))
-        for b in _blocks(inner)
+        for b in _split_blocks(inner)
     )
     return _accumulate(parts, inner)
 
@@ -158,15 +159,15 @@ def ane_log(x: Tensor, epsilon: float = 1e-45) -> Tensor:
 
 def ane_sin(x: Tensor) -> Tensor:
     """sin with the table's error near odd multiples of pi."""
-    return (torch.sin(x) + _seam(x)).clamp(-1, 1)
+    return (torch.sin(x) + _compute_seam(x)).clamp(-1, 1)
 
 
 def ane_cos(x: Tensor) -> Tensor:
     """cos with the table's error near odd multiples of pi."""
-    return (torch.cos(x) + _seam(x)).clamp(-1, 1)
+    return (torch.cos(x) + _compute_seam(x)).clamp(-1, 1)
 
 
-def _seam(x: Tensor) -> Tensor:
+def _compute_seam(x: Tensor) -> Tensor:
     """A triangle of height seam_error over each seam: the worst published error, always of one
     sign.
     """
@@ -203,10 +204,10 @@ ANE_KERNELS = MappingProxyType(
 )
 
 
-def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def run_in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function on float64 copies of its tensors."""
 
-    def wide(**arguments: Any) -> Tensor:
+    def run_wide(**arguments: Any) -> Tensor:
         return run(
             **{
                 name: value.double() if torch.is_tensor(value) else value
@@ -214,18 +215,18 @@ def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
             }
         )
 
-    return wide
+    return run_wide
 
 
-def widened(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
+def widen_sums(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
     """The same kernels with sums in float64."""
     return MappingProxyType(
-        {name: replace(narrow, run=in_float64(narrow.run)) for name, narrow in kernels.items()}
+        {name: replace(narrow, run=run_in_float64(narrow.run)) for name, narrow in kernels.items()}
     )
 
 
 PRODUCTS = {name: LINEAR[name] for name in ("linear", "matmul")}
-WIDE_SUMS = widened({**CONV, **PRODUCTS})
+WIDE_SUMS = widen_sums({**CONV, **PRODUCTS})
 
 
 def device_mod(x: Tensor, y: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlprogram.constants import CONSTEXPR
-from mlprogram.files import aside
+from mlprogram.files import open_aside
 from mlprogram.numerics import ANE_KERNELS
 from mlprogram.ops import CONTROL, FAMILIES, Kernel
 
@@ -37,36 +37,36 @@ def render() -> str:
     for family, kernels in FAMILIES.items():
         names: dict[str, list[str]] = {"Native": [], "Tabulated": [], "Widened": []}
         for name, kernel in sorted(kernels.items()):
-            names[_treatment(kernel)].append(_marked(name))
+            names[_name_treatment(kernel)].append(_mark(name))
         lines = [f"{kind}: {', '.join(row)}." for kind, row in names.items() if row]
-        parts.append(_section(family, "\n\n".join(lines)))
+        parts.append(_render_section(family, "\n\n".join(lines)))
     parts.append(
-        _section(
+        _render_section(
             "constexpr, evaluated once when a program is loaded", f"{', '.join(sorted(CONSTEXPR))}."
         )
     )
-    parts.append(_section("control flow and states", f"{', '.join(CONTROL)}."))
+    parts.append(_render_section("control flow and states", f"{', '.join(CONTROL)}."))
     return "\n".join(parts)
 
 
-def _treatment(kernel: Kernel) -> str:
+def _name_treatment(kernel: Kernel) -> str:
     """What becomes of an fp16 tensor."""
     if kernel.half:
         return "Native"
     return "Tabulated" if kernel.pointwise else "Widened"
 
 
-def _marked(name: str) -> str:
+def _mark(name: str) -> str:
     return f"{name}\\*" if name in ANE_KERNELS else name
 
 
-def _section(title: str, body: str) -> str:
+def _render_section(title: str, body: str) -> str:
     return f"## {title[0].upper() + title[1:]}\n\n{body}\n"
 
 
 def main() -> int:
     """Write the document."""
-    with aside(DOCUMENT) as path:
+    with open_aside(DOCUMENT) as path:
         path.write_text(render(), encoding="utf-8")
     print(DOCUMENT.name)
     return 0

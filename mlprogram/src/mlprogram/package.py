@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from mlprogram.compiled import read_compiled, stage_folders
+from mlprogram.compiled import find_stage_folders, read_compiled
 from mlprogram.dtypes import DType, Model_pb2
 from mlprogram.dtypes import coremltools as ct
 from mlprogram.errors import ProgramError
@@ -132,7 +132,7 @@ class Package:
         """Names of the program's functions, sorted."""
         return tuple(sorted(self.spec.mlProgram.functions))
 
-    def blob(self, file_name: str, opened: dict[str, BlobFile]) -> BlobFile:
+    def open_blob(self, file_name: str, opened: dict[str, BlobFile]) -> BlobFile:
         """The reader of one blob file named as in the program ("@model_path/weights/weight.bin"),
         kept in `opened`.
         """
@@ -154,7 +154,7 @@ def open_package(path: str | Path | Package) -> Package:
     if kind.startswith("pipeline"):
         raise ProgramError(
             f"{package.path}: holds a pipeline; mlprogram.MLModel runs those, and"
-            f" {len(stages(package))} programs are in it"
+            f" {len(list_stages(package))} programs are in it"
         )
     if kind != "mlProgram":
         raise ProgramError(
@@ -181,13 +181,14 @@ def open_model(path: str | Path) -> Package:
     return Package(path, _read_spec(model), weights)
 
 
-def stages(package: Package) -> tuple[Package, ...]:
+def list_stages(package: Package) -> tuple[Package, ...]:
     """The models of a pipeline in the order they run; of anything else, the model itself."""
-    kind, spec = package.spec.WhichOneof("Type"), package.spec
+    kind = package.spec.WhichOneof("Type")
+    spec = package.spec
     if not kind.startswith("pipeline"):
         return (package,)
     pipeline = spec.pipeline if kind == "pipeline" else getattr(spec, kind).pipeline
-    folders = [stage / "weights" for stage in stage_folders(package.path)] or [
+    folders = [stage / "weights" for stage in find_stage_folders(package.path)] or [
         package.weights_dir
     ] * len(pipeline.models)
     pairs = enumerate(zip(pipeline.models, folders, strict=True))

@@ -1,7 +1,7 @@
 """Turn a function into steps that run fast: constants resolved, attributes bound, last uses known.
 Nothing is executed here.
 
-    plan = build_plan(function, Constants(package), precision_named("declared"))
+    plan = build_plan(function, Constants(package), find_precision("declared"))
     for step in plan.body.steps: step.op.op_type, step.reads, step.outputs
 
 Every value of the function, nested blocks included, gets a place (slot) in one list, the
@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 from mlprogram.constants import Constants
-from mlprogram.dtypes import BY_NAME, DType, Precision, dtype_of, to_torch
+from mlprogram.dtypes import BY_NAME, DType, Precision, find_dtype, to_torch
 from mlprogram.errors import ProgramError
-from mlprogram.graph import Block, Function, Operation, ValueType
-from mlprogram.gru_loop import GATES, GruLoop, recognized
+from mlprogram.graph import Function, Operation, OperationBlock, ValueType
+from mlprogram.gru_loop import GATES, GruLoop, find_gru
 from mlprogram.halves import look_up, tabulate
 from mlprogram.numerics import ANE_KERNELS, DEVICE_KERNELS, WIDE_SUMS
 from mlprogram.ops import CONTROL, KERNELS, Kernel
-from mlprogram.ops.conv import rows_last
+from mlprogram.ops.conv import is_channels_last
 
 KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ _SMALL = 64  # bytes; larger constants with the same storage share one tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputSlot:
     """Where a step writes one value, and the type (None: not a tensor) and shape (None: any) it
     must have.
 
@@ -55,7 +55,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Instruction:
     """One operation ready to run.
 
     `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed
@@ -73,11 +73,11 @@ class Step:
     host: frozenset[str]
     widen: torch.dtype | None
     wants_generator: bool
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputSlot, ...]
     blocks: tuple[BlockPlan, ...] = ()
     frees: tuple[int, ...] = ()
     gru: GruLoop | None = None
-    one: Output | None = field(init=False)  # the output, if there is only one
+    one: OutputSlot | None = field(init=False)  # the output, if there is only one
     direct: bool = field(init=False)  # every parameter is plain
 
     def __post_init__(self) -> None:
@@ -91,11 +91,11 @@ class BlockPlan:
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Instruction, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantValue:
     """A value known when the program is loaded: np.ndarray, str or list, with its declared type."""
 
     name: str
@@ -104,7 +104,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExecutionPlan:
     """A function ready to run: copy `template` (constants in place), fill the body's input slots,
     run its steps, read its output slots.
     """
@@ -112,18 +112,18 @@ class Plan:
     body: BlockPlan
     template: list[Any] = field(repr=False)
     types: Mapping[str, ValueType] = field(repr=False)
-    constants: Mapping[str, Constant] = field(repr=False)
+    constants: Mapping[str, ConstantValue] = field(repr=False)
 
 
-def build_plan(function: Function, constants: Constants, precision: Precision) -> Plan:
+def build_plan(function: Function, constants: Constants, precision: Precision) -> ExecutionPlan:
     """Plan a function. Raises ProgramError for an operation that is not known, naming it, its
     output and its place.
     """
     planner = _Planner(constants, precision)
-    body = planner.block(
-        Block(function.inputs, function.body.outputs, function.body.operations), {}
+    body = planner.plan_block(
+        OperationBlock(function.inputs, function.body.outputs, function.body.operations), {}
     )
-    return Plan(
+    return ExecutionPlan(
         body, planner.template, MappingProxyType(planner.types), MappingProxyType(planner.constants)
     )
 
@@ -134,76 +134,82 @@ class _Planner:
     def __init__(self, constants: Constants, precision: Precision) -> None:
         self.template: list[Any] = []
         self.types: dict[str, ValueType] = {}
-        self.constants: dict[str, Constant] = {}
+        self.constants: dict[str, ConstantValue] = {}
         self._source = constants
         self._precision = precision
         # what a constant is -> its slot, and the array whose place in memory the key names
         self._shared: dict[tuple, tuple[int, Any]] = {}
         self._tables: dict[tuple[str, str, str], torch.Tensor] = {}
 
-    def block(self, block: Block, outer: Mapping[str, int | Constant]) -> BlockPlan:
+    def plan_block(
+        self, block: OperationBlock, outer: Mapping[str, int | ConstantValue]
+    ) -> BlockPlan:
         scope = dict(outer)
         inputs = tuple(self._declare(v, scope) for v in block.inputs)
         steps = []
         for op in block.operations:
-            self._literals(op, scope)
+            self._add_literals(op, scope)
             if op.op_type == "const" or op.op_type.startswith("constexpr_"):
-                self._constant(op, scope)
+                self._add_constant(op, scope)
             else:
-                steps.append(self._step(op, scope))
-        outputs = tuple(self._slot(name, scope, None, f"output '{name}'") for name in block.outputs)
+                steps.append(self._plan_step(op, scope))
+        outputs = tuple(
+            self._find_slot(name, scope, None, f"output '{name}'") for name in block.outputs
+        )
         return BlockPlan(inputs, outputs, tuple(_with_frees(steps, inputs, outputs)))
 
-    def _declare(self, value: ValueType, scope: dict[str, int | Constant]) -> int:
+    def _declare(self, value: ValueType, scope: dict[str, int | ConstantValue]) -> int:
         self.types[value.name] = value
         self.template.append(None)
         scope[value.name] = len(self.template) - 1
         return len(self.template) - 1
 
-    def _define(self, constant: Constant, scope: dict[str, int | Constant]) -> None:
+    def _define(self, constant: ConstantValue, scope: dict[str, int | ConstantValue]) -> None:
         self.constants[constant.name] = constant
         scope[constant.name] = constant
 
-    def _literals(self, op: Operation, scope: dict[str, int | Constant]) -> None:
+    def _add_literals(self, op: Operation, scope: dict[str, int | ConstantValue]) -> None:
         for name, value in op.literals.items():
-            dtype = dtype_of(
+            dtype = find_dtype(
                 value.type.tensorType.dataType or value.type.listType.type.tensorType.dataType
             )
-            self._define(Constant(name, self._source.read(value), dtype), scope)
+            self._define(ConstantValue(name, self._source.read(value), dtype), scope)
 
-    def _constant(self, op: Operation, scope: dict[str, int | Constant]) -> None:
+    def _add_constant(self, op: Operation, scope: dict[str, int | ConstantValue]) -> None:
         self.types.update({v.name: v for v in op.outputs})
         arguments = {
-            param: self._known(op, names[0], scope).value
+            param: self._require_constant(op, names[0], scope).value
             for param, names in op.inputs.items()
             if names
         }
         if op.op_type == "const":
             if "val" not in arguments or len(op.outputs) != 1:
                 raise ProgramError(f"{op.where()} holds no value; the file is damaged")
-            self._define(Constant(op.name, arguments["val"], op.outputs[0].dtype), scope)
+            self._define(ConstantValue(op.name, arguments["val"], op.outputs[0].dtype), scope)
             return
         for output, value in zip(op.outputs, self._source.evaluate(op, arguments), strict=True):
-            self._define(Constant(output.name, value, output.dtype), scope)
+            self._define(ConstantValue(output.name, value, output.dtype), scope)
 
-    def _known(self, op: Operation, name: str, scope: Mapping[str, int | Constant]) -> Constant:
+    def _require_constant(
+        self, op: Operation, name: str, scope: Mapping[str, int | ConstantValue]
+    ) -> ConstantValue:
         value = scope.get(name)
-        if not isinstance(value, Constant):
+        if not isinstance(value, ConstantValue):
             raise ProgramError(f"{op.where()}: '{name}' must be a constant, and it is not")
         return value
 
-    def _step(self, op: Operation, scope: dict[str, int | Constant]) -> Step:
+    def _plan_step(self, op: Operation, scope: dict[str, int | ConstantValue]) -> Instruction:
         # Control flow reads slots alone: its blocks are planned in the scope of this place, so that
         # they see outer values without a copy.
         if op.op_type in CONTROL:
             reads = tuple(
-                (param, tuple(self._slot(n, scope, None, op.where()) for n in names))
+                (param, tuple(self._find_slot(n, scope, None, op.where()) for n in names))
                 for param, names in op.inputs.items()
             )
-            blocks = tuple(self.block(block, scope) for block in op.blocks)
+            blocks = tuple(self.plan_block(block, scope) for block in op.blocks)
             fast = op.op_type == "while_loop" and self._precision.model is None
-            gru = self._gru(op, scope) if fast else None
-            return Step(
+            gru = self._find_gru(op, scope) if fast else None
+            return Instruction(
                 op,
                 None,
                 reads,
@@ -213,19 +219,19 @@ class _Planner:
                 frozenset(),
                 None,
                 False,
-                self._outputs(op, scope),
+                self._plan_outputs(op, scope),
                 blocks,
                 gru=gru,
             )
         # A damaged file is refused here, by name, and not by a TypeError in the middle of a run.
-        kernel = self._kernel(op)
+        kernel = self._find_kernel(op)
         if missing := [
             param
             for param in sorted(kernel.required | op.inputs.keys())
             if not op.inputs.get(param)
         ]:
             raise ProgramError(f"{op.where()} lacks {', '.join(missing)}; the file is damaged")
-        if kernel.pointwise and (tabulated := self._tabulated(op, kernel, scope)):
+        if kernel.pointwise and (tabulated := self._try_table(op, kernel, scope)):
             return tabulated
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         # What the file settles (strides, axes, modes) is bound once; only what a run decides is
@@ -239,12 +245,14 @@ class _Planner:
                     f" {', '.join(sorted(kernel.parameters))}"
                 )
             many = param in kernel.variadic
-            if param in kernel.host and all(isinstance(scope.get(n), Constant) for n in names):
-                values = [_python_value(self._known(op, n, scope).value) for n in names]
+            if param in kernel.host and all(isinstance(scope.get(n), ConstantValue) for n in names):
+                values = [_as_python(self._require_constant(op, n, scope).value) for n in names]
                 fixed[param] = values if many else values[0]
             else:
-                last = op.op_type == "conv" and param == "weight" and self._rows_last(op, scope)
-                slots = tuple(self._slot(n, scope, widen, op.where(), last) for n in names)
+                last = (
+                    op.op_type == "conv" and param == "weight" and self._is_channels_last(op, scope)
+                )
+                slots = tuple(self._find_slot(n, scope, widen, op.where(), last) for n in names)
                 bound.append((param, slots if many else slots[0]))
         host = kernel.host & {param for param, _ in bound}
         others = tuple(
@@ -260,8 +268,8 @@ class _Planner:
         )
         plain = tuple(pair for pair in single if pair not in halves)
         call = partial(kernel.run, **fixed) if fixed else kernel.run
-        outputs = self._outputs(op, scope)
-        return Step(
+        outputs = self._plan_outputs(op, scope)
+        return Instruction(
             op,
             call,
             tuple(bound),
@@ -274,12 +282,12 @@ class _Planner:
             outputs,
         )
 
-    def _tabulated(
-        self, op: Operation, kernel: Kernel, scope: dict[str, int | Constant]
-    ) -> Step | None:
+    def _try_table(
+        self, op: Operation, kernel: Kernel, scope: dict[str, int | ConstantValue]
+    ) -> Instruction | None:
         """A pointwise operation as a look-up, if one fp16 tensor is all that a run decides."""
         arguments = {param: scope.get(names[0]) for param, names in op.inputs.items()}
-        constants = {p: c.value for p, c in arguments.items() if isinstance(c, Constant)}
+        constants = {p: c.value for p, c in arguments.items() if isinstance(c, ConstantValue)}
         varying = [param for param in arguments if param not in constants]
         if (
             self._precision.wide is not None
@@ -291,14 +299,14 @@ class _Planner:
         ):
             return None
         fixed = {
-            param: _python_value(value)
+            param: _as_python(value)
             if param in kernel.host
-            else torch.tensor(_python_value(value), dtype=torch.float64)
+            else torch.tensor(_as_python(value), dtype=torch.float64)
             for param, value in constants.items()
         }
-        table = self._table(op.op_type, varying[0], partial(kernel.run, **fixed), fixed)
-        slot = self._slot(op.inputs[varying[0]][0], scope, None, op.where())
-        return Step(
+        table = self._make_table(op.op_type, varying[0], partial(kernel.run, **fixed), fixed)
+        slot = self._find_slot(op.inputs[varying[0]][0], scope, None, op.where())
+        return Instruction(
             op,
             partial(look_up, table=table),
             ((varying[0], slot),),
@@ -308,10 +316,10 @@ class _Planner:
             frozenset(),
             None,
             False,
-            self._outputs(op, scope),
+            self._plan_outputs(op, scope),
         )
 
-    def _table(
+    def _make_table(
         self,
         op_type: str,
         param: str,
@@ -324,60 +332,60 @@ class _Planner:
             self._tables[key] = tabulate(lambda values: run(**{param: values}))
         return self._tables[key]
 
-    def _gru(self, op: Operation, scope: Mapping[str, int | Constant]) -> GruLoop | None:
+    def _find_gru(self, op: Operation, scope: Mapping[str, int | ConstantValue]) -> GruLoop | None:
         """The loop as a GRU, if it is one. Its weights stand where the body's own operations read
         them.
         """
-        loop = recognized(op, self.constants, self.types)
+        loop = find_gru(op, self.constants, self.types)
         if loop is None:
             return None
         # weights may be constants of the body
-        constants: dict[str, int | Constant] = {**self.constants, **scope}
-        dtype = self._precision.working(BY_NAME[loop.dtype])
+        constants: dict[str, int | ConstantValue] = {**self.constants, **scope}
+        dtype = self._precision.choose_type(BY_NAME[loop.dtype])
 
-        def slot(name: str, widen: torch.dtype | None = None) -> int:
-            return self._slot(name, constants, widen, op.where())
+        def find_slot(name: str, widen: torch.dtype | None = None) -> int:
+            return self._find_slot(name, constants, widen, op.where())
 
         widen = torch.float32 if dtype == torch.float16 else None
-        counter, rows = (slot(n) for n in op.inputs["loop_vars"])
+        counter, rows = (find_slot(n) for n in op.inputs["loop_vars"])
         weights = tuple(
-            (slot(a, widen), slot(b, widen)) for a, b in (loop.weights[g] for g in GATES)
+            (find_slot(a, widen), find_slot(b, widen)) for a, b in (loop.weights[g] for g in GATES)
         )
         biases = tuple(
-            tuple(None if n is None else slot(n, widen) for n in loop.biases[g]) for g in GATES
+            tuple(None if n is None else find_slot(n, widen) for n in loop.biases[g]) for g in GATES
         )
         tables = tuple(
-            self._table(name, "x", KERNELS[name].run) for name in ("sigmoid", "tanh") if widen
+            self._make_table(name, "x", KERNELS[name].run) for name in ("sigmoid", "tanh") if widen
         )
-        return GruLoop(slot(loop.x), slot(loop.end), counter, rows, weights, biases, dtype, tables)
+        return GruLoop(
+            find_slot(loop.x), find_slot(loop.end), counter, rows, weights, biases, dtype, tables
+        )
 
-    def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
+    def _is_half(self, name: str, scope: Mapping[str, int | ConstantValue]) -> bool:
         """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is
         wanted.
         """
         return (
-            not isinstance(scope[name], Constant)
+            not isinstance(scope[name], ConstantValue)
             and self.types[name].container == "tensor"
             and self.types[name].dtype.name == "fp16"
         )
 
-    def _rows_last(self, op: Operation, scope: Mapping[str, int | Constant]) -> bool:
+    def _is_channels_last(self, op: Operation, scope: Mapping[str, int | ConstantValue]) -> bool:
         """Whether the constant weight of a convolution is wanted with its channels last."""
-        weight, x, groups = (
-            scope.get(op.inputs["weight"][0]),
-            self.types.get(op.inputs["x"][0]),
-            op.inputs.get("groups"),
-        )
-        if not isinstance(weight, Constant) or np.ndim(weight.value) != 4:
+        weight = scope.get(op.inputs["weight"][0])
+        x = self.types.get(op.inputs["x"][0])
+        groups = op.inputs.get("groups")
+        if not isinstance(weight, ConstantValue) or np.ndim(weight.value) != 4:
             return False
         height = x.shape[2] if x is not None and x.ranked and len(x.shape) == 4 else None
-        return rows_last(
+        return is_channels_last(
             weight.value.shape,
             height,
-            int(self._known(op, groups[0], scope).value) if groups else 1,
+            int(self._require_constant(op, groups[0], scope).value) if groups else 1,
         )
 
-    def _kernel(self, op: Operation) -> Kernel:
+    def _find_kernel(self, op: Operation) -> Kernel:
         name = self._precision.model
         model = KERNELS_OF[name] if name else {}
         # The engine computes in fp16 alone; what the device defines otherwise holds in every type.
@@ -391,24 +399,26 @@ class _Planner:
             )
         return KERNELS[op.op_type]
 
-    def _outputs(self, op: Operation, scope: dict[str, int | Constant]) -> tuple[Output, ...]:
+    def _plan_outputs(
+        self, op: Operation, scope: dict[str, int | ConstantValue]
+    ) -> tuple[OutputSlot, ...]:
         outputs = []
         for value in op.outputs:
             is_tensor = value.container == "tensor"
             shape = value.shape if is_tensor and value.ranked else None
-            dtype = self._precision.working(value.dtype) if is_tensor else None
+            dtype = self._precision.choose_type(value.dtype) if is_tensor else None
             fixed = (
                 None
                 if shape is None or None in shape
                 else tuple(size for size in shape if size is not None)
             )
-            outputs.append(Output(self._declare(value, scope), value.name, dtype, shape, fixed))
+            outputs.append(OutputSlot(self._declare(value, scope), value.name, dtype, shape, fixed))
         return tuple(outputs)
 
-    def _slot(
+    def _find_slot(
         self,
         name: str,
-        scope: Mapping[str, int | Constant],
+        scope: Mapping[str, int | ConstantValue],
         widen: torch.dtype | None,
         where: str,
         channels_last: bool = False,
@@ -419,11 +429,11 @@ class _Planner:
         if name not in scope:
             raise ProgramError(f"{where}: there is no value '{name}' at this place")
         value = scope[name]
-        if not isinstance(value, Constant):
+        if not isinstance(value, ConstantValue):
             return value
         if not isinstance(value.value, np.ndarray) or value.dtype.torch is None:
             return self._share(("host", repr(value.value)), value.value, lambda: value.value)
-        working = self._precision.working(value.dtype)
+        working = self._precision.choose_type(value.dtype)
         if widen is not None and working == torch.float16:
             working = widen
         # A large constant is known by its place in memory, because its bytes are too many to
@@ -448,24 +458,24 @@ class _Planner:
         return self._shared[key][0]
 
 
-def _python_value(value: Any) -> Any:
+def _as_python(value: Any) -> Any:
     """A constant as a plain Python value: str, bool, int, float, or nested lists of them."""
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _slots_read(step: Step) -> Iterator[int]:
+def _walk_slots(step: Instruction) -> Iterator[int]:
     """Slots a step reads, those its nested blocks read included."""
     for _, slots in step.reads:
         yield from slots if isinstance(slots, tuple) else (slots,)
     for block in step.blocks:
         yield from block.outputs
         for inner in block.steps:
-            yield from _slots_read(inner)
+            yield from _walk_slots(inner)
 
 
 def _with_frees(
-    steps: list[Step], inputs: tuple[int, ...], outputs: tuple[int, ...]
-) -> Iterator[Step]:
+    steps: list[Instruction], inputs: tuple[int, ...], outputs: tuple[int, ...]
+) -> Iterator[Instruction]:
     """Give every step the slots to clear after it: values of this block that no later step and no
     output of the block needs.
     """
@@ -473,7 +483,7 @@ def _with_frees(
     made = {*inputs, *(o.slot for step in steps for o in step.outputs)} - set(outputs)
     last = {}
     for i, step in enumerate(steps):
-        for slot in (*_slots_read(step), *(o.slot for o in step.outputs)):
+        for slot in (*_walk_slots(step), *(o.slot for o in step.outputs)):
             if slot in made:
                 last[slot] = i
     frees: list[list[int]] = [[] for _ in steps]

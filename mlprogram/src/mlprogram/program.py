@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from mlprogram.constants import Constants
-from mlprogram.dtypes import BY_NAME, precision_named
+from mlprogram.dtypes import BY_NAME, find_precision
 from mlprogram.errors import ProgramError
 from mlprogram.execute import Hook, Run, run_block
 from mlprogram.graph import Operation, ValueType, read_function
@@ -50,7 +50,7 @@ class Program:
         package = open_package(path)
         self.path = package.path
         self.function = function or package.default_function
-        self.precision = precision_named(precision)
+        self.precision = find_precision(precision)
         self._function = read_function(package, self.function)
         self._plan = build_plan(self._function, Constants(package), self.precision)
         inputs, states = read_interface(package, self._function)
@@ -91,7 +91,7 @@ class Program:
     def make_state(self) -> dict[str, torch.Tensor]:
         """Zeros for every state of the program, to hand to successive calls, which update them."""
         return {
-            v.name: torch.zeros(v.sizes, dtype=self.precision.working(v.dtype))
+            v.name: torch.zeros(v.sizes, dtype=self.precision.choose_type(v.dtype))
             for v in self._states.values()
         }
 
@@ -119,7 +119,7 @@ class Program:
         env = list(self._plan.template)
         for name, tensor in tensors.items():
             env[self._slots[name]] = tensor.to(
-                self.precision.working(BY_NAME[self.inputs[name].dtype])
+                self.precision.choose_type(BY_NAME[self.inputs[name].dtype])
             )
         del tensors  # the environment alone keeps them, so that they die at their last use
         states = self._bind_states(state)
@@ -127,7 +127,7 @@ class Program:
         run_block(self._plan.body, env, run)
         # one value may be given back twice
         named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)
-        outputs = {name: _own(env[slot]) for name, slot in named}
+        outputs = {name: _copy(env[slot]) for name, slot in named}
         # written at the end, so that a run that fails leaves the caller's states as they were
         for slot, tensor in states.items():
             if run.states[slot] is not tensor:
@@ -149,6 +149,6 @@ class Program:
         return {self._slots[name]: states[name] for name in self._states}
 
 
-def _own(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """An output that shares no memory with a constant or an input."""
     return value.clone() if isinstance(value, torch.Tensor) else value

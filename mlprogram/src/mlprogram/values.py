@@ -1,7 +1,7 @@
 """Values as coremltools' MLModel takes and gives them: arrays of numbers, PIL images, labels.
 
-array = program_value(feature.type, spec, image)     # what the program takes
-image = feature_value(feature.type, tensor)          # what the caller gets
+array = convert_input(feature.type, spec, image)     # what the program takes
+image = convert_output(feature.type, tensor)          # what the caller gets
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ARRAY_TYPES = MappingProxyType(
 )  # float16: coremltools hands it over as float32
 
 
-def program_value(
+def convert_input(
     feature: FeatureTypes_pb2.FeatureType, spec: TensorSpec, value: Any
 ) -> np.ndarray:
     """The array a program takes for an input. Raises TypeError for a wrong image, as coremltools
@@ -40,27 +40,29 @@ def program_value(
     if feature.type.WhichOneof("Type") == "imageType":
         array = _from_image(spec.name, feature.type.imageType, value)
         lead = (1,) * (len(spec.shape) - array.ndim)
-        return array.reshape(*lead, *array.shape).astype(_numpy_type(spec))  # [1, 3 or 1, H, W]
+        return array.reshape(*lead, *array.shape).astype(
+            _choose_numpy_type(spec)
+        )  # [1, 3 or 1, H, W]
     array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise ProgramError(f"input '{spec.name}' holds {array.dtype}; give numbers")
     if array.size == 1 and len(spec.shape) + array.ndim == 1:  # Core ML knows no arrays of rank 0
         array = array.reshape((1,) * len(spec.shape))
-    return _converted(array, spec)
+    return _convert_array(array, spec)
 
 
-def _numpy_type(spec: TensorSpec) -> np.dtype:
+def _choose_numpy_type(spec: TensorSpec) -> np.dtype:
     """What an input may arrive in: floats as they are declared, integers and booleans as the
     program checks them.
     """
     return np.dtype(BY_NAME[spec.dtype].numpy)
 
 
-def _converted(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
+def _convert_array(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     kind = BY_NAME[spec.dtype].kind
     if kind == "float":
         with np.errstate(over="ignore"):
-            return array.astype(_numpy_type(spec))
+            return array.astype(_choose_numpy_type(spec))
     if kind == "bool":
         return array.astype(np.bool_)
     if array.dtype.kind != "f":
@@ -72,7 +74,8 @@ def _converted(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
 
 def _from_image(name: str, image: FeatureTypes_pb2.ImageFeatureType, value: Any) -> np.ndarray:
     """[3, H, W] or [H, W] from a PIL image of the mode the color layout wants."""
-    mode, layout = _MODES.get(image.colorSpace, "RGB"), _IMAGE.ColorSpace.Name(image.colorSpace)
+    mode = _MODES.get(image.colorSpace, "RGB")
+    layout = _IMAGE.ColorSpace.Name(image.colorSpace)
     color_mode = getattr(value, "mode", None)
     if color_mode is None or not hasattr(value, "getpixel"):
         raise TypeError(f"Image input, '{name}' must be of type PIL.Image.Image in the input dict")
@@ -88,7 +91,7 @@ def _from_image(name: str, image: FeatureTypes_pb2.ImageFeatureType, value: Any)
     return pixels[::-1] if image.colorSpace == _IMAGE.BGR else pixels
 
 
-def feature_value(feature: FeatureTypes_pb2.FeatureType, value: Any) -> Any:
+def convert_output(feature: FeatureTypes_pb2.FeatureType, value: Any) -> Any:
     """What the caller gets for an output."""
     kind = feature.type.WhichOneof("Type")
     if not isinstance(value, torch.Tensor):
@@ -114,14 +117,16 @@ def _to_image(image: FeatureTypes_pb2.ImageFeatureType, array: np.ndarray) -> An
         plane = array.reshape(array.shape[-2:])  # [H, W]
         if image.colorSpace == _IMAGE.GRAYSCALE_FLOAT16:
             return Image.fromarray(plane.astype(np.float16).astype(np.float32))
-        return Image.fromarray(_bytes(plane))
+        return Image.fromarray(_as_bytes(plane))
     planes = array.reshape(array.shape[-3:])  # [3, H, W]
     planes = planes[::-1] if image.colorSpace == _IMAGE.BGR else planes
     # Core ML's images have four channels, the last of them opaque
     opaque = np.full((1, *planes.shape[1:]), 255, np.uint8)
-    pixels = np.concatenate([_bytes(planes), opaque]).transpose(1, 2, 0)  # [4, H, W] -> [H, W, 4]
+    pixels = np.concatenate([_as_bytes(planes), opaque]).transpose(
+        1, 2, 0
+    )  # [4, H, W] -> [H, W, 4]
     return Image.fromarray(np.ascontiguousarray(pixels), "RGBA")
 
 
-def _bytes(plane: np.ndarray) -> np.ndarray:
+def _as_bytes(plane: np.ndarray) -> np.ndarray:
     return np.clip(np.rint(plane.astype(np.float32)), 0, 255).astype(np.uint8)

@@ -28,8 +28,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude, exit_code
-from mlprogram.files import aside, check_target
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude, run_command
+from mlprogram.files import check_target, open_aside
 from mlprogram_benches.shared import ROOT
 
 
@@ -369,7 +369,7 @@ def run(argv: list[str] | None) -> int:
     for case in unexplained[:20]:
         print(f"unexplained: {case}", file=sys.stderr)
     if arguments.out:
-        with aside(arguments.out) as path:
+        with open_aside(arguments.out) as path:
             path.write_text(
                 json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n",
                 encoding="utf-8",
@@ -390,7 +390,7 @@ def run(argv: list[str] | None) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command."""
-    return exit_code(lambda: run(argv))
+    return run_command(lambda: run(argv))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from mlprogram import Program
-from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude, exit_code
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude, run_command
 from mlprogram_benches.shared import peak_mib, snr_db
 
 SPEED_LIMIT, MEMORY_LIMIT, AGREEMENT_DB = 1.3, 1.5, 110.0  # ratios to eager; fp32 agreement with it
@@ -218,7 +218,7 @@ def run(argv: list[str] | None) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command."""
-    return exit_code(lambda: run(argv))
+    return run_command(lambda: run(argv))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from kokoro_ane.vocoder import (
     VOICED_ABOVE_HZ,
     Vocoder,
     VocoderInputs,
-    gaussian_noise,
+    draw_noise,
     render_reference,
 )
 from tests.eval.controls.waveform_faults import late, power
@@ -170,12 +170,12 @@ def delayed(track: Tensor, frames: int) -> Tensor:
 
 def noise_of(reference: Reference, inputs: VocoderInputs) -> np.ndarray:
     """The source's noise of a clip [1, 600 F, 9], by the reference's seed."""
-    return gaussian_noise(inputs.frames, reference.seed)
+    return draw_noise(inputs.frames, reference.seed)
 
 
 def of_noise(reference: Reference, inputs: VocoderInputs, noise: np.ndarray) -> np.ndarray:
     """Render with another noise in the source."""
-    spectrum = reference.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
+    spectrum = reference.vocoder.generator.m_source.compute_spectrum(inputs.f0_hz, noise)
     return rendered(reference, inputs, spectrum=spectrum)
 
 
@@ -194,7 +194,7 @@ def half_phase(reference: Reference, inputs: VocoderInputs) -> np.ndarray:
     # A step that the sum loses is no pitch, but stays voiced.
     f0_hz[(inputs.f0_hz > VOICED_ABOVE_HZ).numpy() & (f0_hz == 0)] = VOICED_ABOVE_HZ + 1
     source = reference.vocoder.generator.m_source
-    spectrum = source.spectrum(torch.from_numpy(f0_hz).float(), noise_of(reference, inputs))
+    spectrum = source.compute_spectrum(torch.from_numpy(f0_hz).float(), noise_of(reference, inputs))
     return rendered(reference, inputs, spectrum=spectrum)
 
 
@@ -211,7 +211,7 @@ def noise_again(reference: Reference, inputs: VocoderInputs) -> np.ndarray:
     """Noise drawn harmonic by harmonic, each time from seed 0: nine equal noises, 6 dB more of them
     on real Kokoro.
     """
-    noise = gaussian_noise(inputs.frames, 0)[..., :1].repeat(HARMONICS, axis=2)  # [1, 600 F, 9]
+    noise = draw_noise(inputs.frames, 0)[..., :1].repeat(HARMONICS, axis=2)  # [1, 600 F, 9]
     return of_noise(reference, inputs, noise)
 
 

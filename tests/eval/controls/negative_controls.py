@@ -21,7 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.encoder import Encoded, Encoder, EncoderBackend, EncoderPackage, torch_functions
+from kokoro_ane.encoder import (
+    Encoded,
+    Encoder,
+    EncoderBackend,
+    EncoderPackage,
+    make_torch_functions,
+)
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
 from kokoro_ane.eval.judge import SHIP, Judgement, judgement_of
@@ -125,7 +131,7 @@ def exchanged(setting: Setting) -> Reader:
 
 
 def _backend(setting: Setting, encoder: Encoder) -> EncoderBackend:
-    return replace(setting.reference.encoder, functions=torch_functions(encoder))
+    return replace(setting.reference.encoder, functions=make_torch_functions(encoder))
 
 
 class Swapped(Reader):

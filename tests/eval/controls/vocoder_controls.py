@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from kokoro_ane.vocoder import gaussian_noise
+from kokoro_ane.vocoder import draw_noise
 from tests.eval.controls import waveform_faults as wave
 from tests.eval.controls.faults import (
     Fault,
@@ -237,7 +237,7 @@ HARMLESS: tuple[Row, ...] = (
     (
         "another noise seed",
         "",
-        lambda r, x: of_noise(r, x, gaussian_noise(x.frames, r.seed + UNSEEN_SEED)),
+        lambda r, x: of_noise(r, x, draw_noise(x.frames, r.seed + UNSEEN_SEED)),
         UNKNOWN_RIGHT,
     ),
     (

@@ -8,7 +8,7 @@ would take of it.
 import argparse
 
 
-def shape_argument(text: str) -> tuple[str, tuple[int, ...]]:
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """'features=1,3157,1,81' -> ('features', (1, 3157, 1, 81))."""
     name, _, numbers = text.partition("=")
     try:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude
-from mlprogram.examine.describe import mega, new_table, percent, shape_text, show
+from mlprogram.examine.describe import format_mega, format_percent, format_shape, make_table, show
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
-from mlprogram.examine.placement import MEASURES, Forecast, Reading, forecast_placement
+from mlprogram.examine.placement import MEASURES, Forecast, Placement, forecast_placement
 from mlprogram.examine.profile import Profile, open_program, profile_program
 from mlprogram.examine.rules import Rules, load_rules
-from mlprogram.files import aside, check_target
+from mlprogram.files import check_target, open_aside
 from mlprogram.package import open_package
 
 LABEL = "forecast, not a measurement"
@@ -35,14 +35,14 @@ Row = tuple[Forecast, "Facts | None"]
 
 def run(arguments: argparse.Namespace) -> int:
     """The command: tables, files asked for, then the conclusion."""
-    for target in filter(None, (_file(arguments), arguments.plot)):
+    for target in filter(None, (_choose_file(arguments), arguments.plot)):
         check_target(target, arguments.package, arguments.rules)
     if arguments.plot:
         check_format(arguments.plot)  # before the other file is written
     rules = load_rules(arguments.rules)
     chips = [c.lower() for c in arguments.chip] or list(rules.chips)
     for chip in chips:
-        rules.chip(chip)
+        rules.find_chip(chip)
     package = open_package(arguments.package)
     functions = [arguments.function] if arguments.function else package.function_names()
     if arguments.shape and len(functions) > 1:
@@ -62,18 +62,19 @@ def run(arguments: argparse.Namespace) -> int:
             rows += [(forecast_placement(profile, rules, chip), facts) for chip in chips]
     show(
         f"{package.path}: {LABEL}; rules reviewed {rules.reviewed}",
-        share_table(rows),
-        rule_table(rows, rules),
-        _device_table(rows),
+        make_share_table(rows),
+        make_rule_table(rows, rules),
+        _make_device_table(rows),
     )
     if arguments.per_op:
-        show(*(per_op_table(forecast, facts) for forecast, facts in rows))
+        show(*(make_op_table(forecast, facts) for forecast, facts in rows))
     _write_files(arguments, rows, rules)
     lowest = min((forecast for forecast, _ in rows), key=lambda row: row.lowest_share("macs"))
-    share, at_least = 100 * lowest.lowest_share("macs"), arguments.at_least
+    share = 100 * lowest.lowest_share("macs")
+    at_least = arguments.at_least
     meaning = (
         f"{share:.0f} % of the MACs at least are forecast on the engine"
-        f" ({place_text(lowest.profile)}, {lowest.chip})"
+        f" ({describe_place(lowest.profile)}, {lowest.chip})"
     )
     missed = at_least is not None and share < at_least
     summary = report(rows, rules, per_op=False)
@@ -85,16 +86,16 @@ def run(arguments: argparse.Namespace) -> int:
     )
 
 
-def _file(arguments: argparse.Namespace) -> Path | None:
+def _choose_file(arguments: argparse.Namespace) -> Path | None:
     """The file that everything is written to."""
     return None if arguments.json == STDOUT else arguments.json
 
 
 def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -> None:
-    file = _file(arguments)
+    file = _choose_file(arguments)
     if file:
         content = report(rows, rules, per_op=True)
-        with aside(file) as path:
+        with open_aside(file) as path:
             path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
         first = rows[0][0].profile
@@ -105,7 +106,7 @@ def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -
         )
 
 
-def inputs_text(profile: Profile) -> str:
+def describe_inputs(profile: Profile) -> str:
     """The shapes of inputs that can vary, or of all if none can."""
     flexible = [
         t
@@ -115,15 +116,15 @@ def inputs_text(profile: Profile) -> str:
             len(profile.program.inputs[t.name].shapes) > 1 or profile.program.inputs[t.name].ranges
         )
     ]
-    return ", ".join(f"{t.name} {shape_text(t.shape)}" for t in flexible or profile.inputs)
+    return ", ".join(f"{t.name} {format_shape(t.shape)}" for t in flexible or profile.inputs)
 
 
-def place_text(profile: Profile) -> str:
+def describe_place(profile: Profile) -> str:
     """The function and its shapes."""
-    return f"{profile.program.function.name}, {inputs_text(profile)}"
+    return f"{profile.program.function.name}, {describe_inputs(profile)}"
 
 
-def share_table(rows: list[Row]) -> Any:
+def make_share_table(rows: list[Row]) -> Any:
     """The share of the arithmetic on the engine, optimistic / lowest of all readings: a column for
     each chip, a row for each function and shape; shapes that follow each other with the same shares
     have one.
@@ -131,26 +132,26 @@ def share_table(rows: list[Row]) -> Any:
     shares: dict[str, list[str]] = {}
     for forecast, _ in rows:
         both = forecast.optimistic.share("macs"), forecast.lowest_share("macs")
-        cells = shares.setdefault(place_text(forecast.profile), [])
+        cells = shares.setdefault(describe_place(forecast.profile), [])
         cells.append("/".join(f"{int(100 * share)}" for share in both))
     chips = dict.fromkeys(forecast.chip for forecast, _ in rows)
-    table = new_table(f"{LABEL}: % of MACs on the engine, optimistic/lowest", "function", *chips)
+    table = make_table(f"{LABEL}: % of MACs on the engine, optimistic/lowest", "function", *chips)
 
-    def kind(item: tuple[str, list[str]]) -> tuple[str, list[str]]:
+    def split_place(item: tuple[str, list[str]]) -> tuple[str, list[str]]:
         return item[0].partition(",")[0], item[1]
 
-    for (_, cells), group in groupby(shares.items(), kind):
+    for (_, cells), group in groupby(shares.items(), split_place):
         first, *others = (place for place, _ in group)
         last = f" to {others[-1].rpartition(' ')[2]}" if others else ""
         table.add_row(first + last, *cells)
     return table
 
 
-def rule_table(rows: list[Row], rules: Rules) -> Any:
+def make_rule_table(rows: list[Row], rules: Rules) -> Any:
     """Every rule that concerns an operation here, but for mere notes: what it says, how many
     operations, in which functions from which shape on, which chips.
     """
-    table = new_table(
+    table = make_table(
         f"{LABEL}: the rules behind it",
         "rule",
         "says",
@@ -179,7 +180,7 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
             rule.says,
             " or ".join(dict.fromkeys(finding.effect for _, finding in hits)),
             "whole graph" if any(h[1] in h[0].graph_findings for h in hits) else f"up to {count}",
-            "; ".join(place_text(profile) for profile in reversed(first.values())),
+            "; ".join(describe_place(profile) for profile in reversed(first.values())),
             " ".join(dict.fromkeys(forecast.chip for forecast, _ in hits)),
             " ".join(rule.sources),
             rule.confidence,
@@ -187,9 +188,9 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
     return table
 
 
-def _device_table(rows: list[Row]) -> Any:
+def _make_device_table(rows: list[Row]) -> Any:
     """Fact beside forecast, one row for each function; a line where there is no fact."""
-    table = new_table(
+    table = make_table(
         "measured on this machine",
         "function",
         "chip",
@@ -200,9 +201,9 @@ def _device_table(rows: list[Row]) -> Any:
     timed = {id(facts): (forecast.profile, facts) for forecast, facts in rows if facts is not None}
     for profile, facts in timed.values():
         for unit, timing in facts.timings.items():
-            share = percent(facts.share_on_engine()) if unit == "CPU_AND_NE" else ""
+            share = format_percent(facts.share_on_engine()) if unit == "CPU_AND_NE" else ""
             table.add_row(
-                place_text(profile),
+                describe_place(profile),
                 f"{facts.chip} {unit}",
                 share,
                 f"{timing.load_ms:.0f}",
@@ -211,17 +212,18 @@ def _device_table(rows: list[Row]) -> Any:
     return table if timed else f"placement and times: {NOT_MEASURED}"
 
 
-def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
+def make_op_table(forecast: Forecast, facts: Facts | None) -> Any:
     """Every operation of one forecast: verdict, rules with what is over their limit, and the
     device's answer. Shares, segments and crossings stand above, optimistic / pessimistic.
     """
     both = (forecast.optimistic, forecast.pessimistic)
-    shares = [" / ".join(percent(r.share(measure)) for r in both) for measure in MEASURES]
+    shares = [" / ".join(format_percent(r.share(measure)) for r in both) for measure in MEASURES]
     segments = " / ".join(str(r.cut.engine_segments) for r in both)
     crossings = " / ".join(str(r.cut.crossings) for r in both)
-    table = new_table(
-        f"{LABEL}: {forecast.chip}, {place_text(forecast.profile)}: % of operations {shares[0]}, of"
-        f" MACs {shares[1]}, of bytes {shares[2]}; segments {segments}, crossings {crossings}",
+    table = make_table(
+        f"{LABEL}: {forecast.chip}, {describe_place(forecast.profile)}: % of operations"
+        f" {shares[0]}, of MACs {shares[1]}, of bytes {shares[2]}; segments {segments}, crossings"
+        f" {crossings}",
         "type",
         "name",
         "verdict",
@@ -245,8 +247,8 @@ def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
             op.profile.name,
             op.verdict,
             rules,
-            mega(op.profile.macs),
-            mega(op.profile.bytes_moved),
+            format_mega(op.profile.macs),
+            format_mega(op.profile.bytes_moved),
             device,
         )
     return table
@@ -259,22 +261,22 @@ def report(rows: list[Row], rules: Rules, per_op: bool) -> dict[str, Any]:
         "label": LABEL,
         "rules": rules.path,
         "rules_reviewed": rules.reviewed,
-        "forecasts": [_forecast(*row, per_op) for row in rows],
+        "forecasts": [_describe_forecast(*row, per_op) for row in rows],
     }
 
 
-def _forecast(forecast: Forecast, facts: Facts | None, per_op: bool) -> dict[str, Any]:
+def _describe_forecast(forecast: Forecast, facts: Facts | None, per_op: bool) -> dict[str, Any]:
     result = {
         "chip": forecast.chip,
         "function": forecast.profile.program.function.name,
         "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
         **{
-            name: _reading(getattr(forecast, name))
+            name: _describe_reading(getattr(forecast, name))
             for name in ("optimistic", "pessimistic", "cpu_fallback")
         },
-        "rules": forecast.rule_counts(("leaves", "may_leave", "graph_may_fail", "cost")),
+        "rules": forecast.count_rules(("leaves", "may_leave", "graph_may_fail", "cost")),
         "whole_graph": [{"rule": f.rule.id, "detail": f.detail} for f in forecast.graph_findings],
-        "device": _facts(facts),
+        "device": _describe_facts(facts),
     }
     if per_op:
         result["ops"] = [
@@ -299,7 +301,7 @@ def _forecast(forecast: Forecast, facts: Facts | None, per_op: bool) -> dict[str
     return result
 
 
-def _reading(reading: Reading | None) -> dict[str, Any] | None:
+def _describe_reading(reading: Placement | None) -> dict[str, Any] | None:
     if reading is None:
         return None
     return {
@@ -310,7 +312,7 @@ def _reading(reading: Reading | None) -> dict[str, Any] | None:
     }
 
 
-def _facts(facts: Facts | None) -> Any:
+def _describe_facts(facts: Facts | None) -> Any:
     if facts is None:
         return NOT_MEASURED
     return {
@@ -359,11 +361,11 @@ def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
     ]
     figure.legend(handles=handles, loc="outside lower right", ncols=2, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    with aside(path) as unfinished:
+    with open_aside(path) as unfinished:
         figure.savefig(unfinished, dpi=120)
 
 
-def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Reading) -> None:
+def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Placement) -> None:
     left = 0.0
     for segment in reading.cut.segments:
         width = sum(forecast.profile.ops[i].bytes_moved for i in segment.ops) / 1e6
@@ -379,8 +381,8 @@ def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Reading) -> No
         left += width
     cut = reading.cut
     text = (
-        f" {percent(reading.share('macs'))} % of MACs, {cut.engine_segments} engine segments,"
-        f" {cut.crossings} crossings"
+        f" {format_percent(reading.share('macs'))} % of MACs, {cut.engine_segments} engine"
+        f" segments, {cut.crossings} crossings"
     )
     axes.text(left, place, text, va="center", fontsize=8)
     axes.set_xlim(right=max(axes.get_xlim()[1], left * 1.5))

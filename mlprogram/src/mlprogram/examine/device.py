@@ -111,13 +111,16 @@ def measure(
     Core ML gets a copy: coremltools rewrites the Manifest.json of a package that it opens, and a
     package's hash must not change.
     """
-    path, function = program.package.path, program.function.name
-    inputs = _random_inputs(program, shapes, seed)
+    path = program.package.path
+    function = program.function.name
+    inputs = _draw_inputs(program, shapes, seed)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(path, Path(folder) / path.name))
         try:
-            timings = {unit: _time(core_ml, copy, function, unit, inputs) for unit in UNITS}
-            placement, outputs = _placement(core_ml, copy, function, inputs)
+            timings = {
+                unit: _measure_times(core_ml, copy, function, unit, inputs) for unit in UNITS
+            }
+            placement, outputs = _read_placement(core_ml, copy, function, inputs)
         except (RuntimeError, ValueError, OSError) as error:
             raise ProgramError(f"{path}: Core ML of this Mac refused it: {error}") from error
     return Facts(core_ml.chip, placement, timings, inputs, outputs)
@@ -128,7 +131,7 @@ def _open(core_ml: CoreML, path: Path, function: str, unit: str) -> Any:
     return core_ml.model(str(path), compute_units=getattr(core_ml.units, unit), function_name=name)
 
 
-def _time(
+def _measure_times(
     core_ml: CoreML, path: Path, function: str, unit: str, inputs: dict[str, np.ndarray]
 ) -> Timing:
     started = core_ml.clock()
@@ -145,7 +148,7 @@ def _predict_ms(core_ml: CoreML, model: Any, inputs: dict[str, np.ndarray]) -> f
     return 1e3 * (core_ml.clock() - started)
 
 
-def _placement(
+def _read_placement(
     core_ml: CoreML, path: Path, function: str, inputs: dict[str, np.ndarray]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     model = _open(core_ml, path, function, "CPU_AND_NE")
@@ -153,7 +156,7 @@ def _placement(
         model.get_compiled_model_path(), compute_units=core_ml.units.CPU_AND_NE
     )
     placement = {}
-    for op in _operations(plan.model_structure.program.functions[function].block):
+    for op in _walk_operations(plan.model_structure.program.functions[function].block):
         usage = plan.get_compute_device_usage_for_mlprogram_operation(op)
         if usage is not None and op.outputs:
             device = type(usage.preferred_compute_device).__name__
@@ -161,14 +164,14 @@ def _placement(
     return placement, model.predict(inputs)
 
 
-def _operations(block: Any) -> Any:
+def _walk_operations(block: Any) -> Any:
     for op in block.operations:
         yield op
         for inner in op.blocks:
-            yield from _operations(inner)
+            yield from _walk_operations(inner)
 
 
-def _random_inputs(
+def _draw_inputs(
     program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int
 ) -> dict[str, np.ndarray]:
     """Normal noise for float inputs and zeros for whole numbers, in the declared types."""

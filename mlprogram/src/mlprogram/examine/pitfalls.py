@@ -1,7 +1,7 @@
 """What a file shows of known traps: operations that compute something else than the author of the
 network wrote, on a device or as coremltools converted them. CHOICES.md tells each, with versions.
 
-    pitfalls(profile_program(program, shapes))  # {"sentence": how many operations}
+    find_pitfalls(profile_program(program, shapes))  # {"sentence": how many operations}
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MASKING = frozenset(("add", "cast", "concat", "mul", "select", "sub", "tile", "
 _ATTENDING = ("softmax", "scaled_dot_product_attention")
 
 
-def pitfalls(profile: Profile) -> Counter[str]:
+def find_pitfalls(profile: Profile) -> Counter[str]:
     """How many operations there are of each."""
     makers = {tensor.name: op for op in profile.ops for tensor in op.outputs}
     constants = profile.program.plan.constants
     masks: set[str] = set()  # values in which a constant beyond fp16 may stand
 
-    def seen(op: OpProfile) -> Iterator[str | None]:
+    def check(op: OpProfile) -> Iterator[str | None]:
         reads = {name: names[0] for name, names in op.op.inputs.items() if names}
         for parameter, name in reads.items():
             maker = makers[name].op_type if name in makers else ""
@@ -61,12 +61,14 @@ def pitfalls(profile: Profile) -> Counter[str]:
         half = any(tensor.dtype == "fp16" for tensor in op.activations)
         if op.op_type in _ATTENDING and half and not masks.isdisjoint(reads.values()):
             yield _OVERFLOW
-        yield from _of_one_type(op, reads, makers)
+        yield from _check_one_operation(op, reads, makers)
 
-    return Counter(sentence for op in profile.ops for sentence in sorted(filter(None, {*seen(op)})))
+    return Counter(
+        sentence for op in profile.ops for sentence in sorted(filter(None, {*check(op)}))
+    )
 
 
-def _of_one_type(
+def _check_one_operation(
     op: OpProfile, reads: dict[str, str], makers: dict[str, OpProfile]
 ) -> Iterator[str]:
     """Traps that one operation shows, with the types of what it reads."""
@@ -80,7 +82,7 @@ def _of_one_type(
         _POW: op.op_type == "pow" and a.get("x") == 2,
         _ATTENTION: op.op_type == "scaled_dot_product_attention" and reads_bool,
         _MOD: op.op_type == "mod",
-        _AVG_POOL: op.op_type == "avg_pool" and _hangs_over(op),
+        _AVG_POOL: op.op_type == "avg_pool" and _has_overhang(op),
         _NARROW: op.op_type == "slice_by_index" and empty,
         _REMAINDER: op.op_type == "sub" and reads.get("x") == reads.get("y"),
         _DIAGONAL: op.op_type == "band_part" and a.get("lower") == a.get("upper") == 0,
@@ -92,7 +94,7 @@ def _of_one_type(
     yield from (sentence for sentence, holds in kinds.items() if holds)
 
 
-def _hangs_over(op: OpProfile) -> bool:
+def _has_overhang(op: OpProfile) -> bool:
     """Whether a window reaches beyond the padding, which the divisor counts."""
     a = op.attributes
     if a.get("exclude_padding_from_average"):

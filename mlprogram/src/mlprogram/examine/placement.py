@@ -54,16 +54,16 @@ def cut_segments(profile: Profile, off: frozenset[int]) -> Cut:
     made_by = {t.name: i for i, op in enumerate(profile.ops) for t in op.outputs}
     levels: list[int] = []
     for i, op in enumerate(profile.ops):
-        levels.append(_level(i, op, off, made_by, levels))
+        levels.append(_find_level(i, op, off, made_by, levels))
     groups: dict[tuple[int, bool], list[int]] = {}
     for i, level in enumerate(levels):
         groups.setdefault((level, i not in off), []).append(i)
-    crossing = _crossing(profile, off, made_by)
+    crossing = _find_crossings(profile, off, made_by)
     segments = tuple(Segment(level, on, tuple(ops)) for (level, on), ops in sorted(groups.items()))
     return Cut(segments, len(crossing), sum(crossing.values()))
 
 
-def _level(
+def _find_level(
     i: int, op: OpProfile, off: frozenset[int], made_by: dict[str, int], levels: list[int]
 ) -> int:
     """Even levels are off the engine, odd ones on it; a value of the other unit costs a step up."""
@@ -75,11 +75,14 @@ def _level(
     return level
 
 
-def _crossing(profile: Profile, off: frozenset[int], made_by: dict[str, int]) -> dict[str, int]:
+def _find_crossings(
+    profile: Profile, off: frozenset[int], made_by: dict[str, int]
+) -> dict[str, int]:
     """{tensor: bytes} of every value that is made on one side and read on the other."""
     crossing = {}
     for i, op in enumerate(profile.ops):
         for tensor in op.activations:
+            # what no operation makes is an input, which the CPU hands over
             made_off = tensor.name not in made_by or made_by[tensor.name] in off
             if made_off != (i in off):
                 crossing[tensor.name] = tensor.bytes
@@ -119,7 +122,7 @@ class OpForecast:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Placement:
     """One reading of the rules: which operations are off the engine, the segments that follow, and
     shares on the engine.
     """
@@ -145,15 +148,15 @@ class Forecast:
     profile: Profile = field(repr=False)
     ops: tuple[OpForecast, ...] = field(repr=False)
     graph_findings: tuple[Finding, ...]
-    optimistic: Reading
-    pessimistic: Reading
-    cpu_fallback: Reading | None
+    optimistic: Placement
+    pessimistic: Placement
+    cpu_fallback: Placement | None
 
     def lowest_share(self, measure: str) -> float:
         """The lowest share that any reading gives."""
         return 0.0 if self.cpu_fallback else self.pessimistic.share(measure)
 
-    def rule_counts(
+    def count_rules(
         self, effects: tuple[str, ...] = ("leaves", "may_leave", "graph_may_fail")
     ) -> dict[str, int]:
         """How many operations each rule with one of these effects concerns, graph rules included
@@ -165,15 +168,15 @@ class Forecast:
 
 def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
     """Apply every rule of the chip. Raises ProgramError for a chip that is not in the file."""
-    on_chip_mib = rules.chip(chip).on_chip_mib
+    on_chip_mib = rules.find_chip(chip).on_chip_mib
     chip = chip.lower()
-    held = rules.for_chip(chip)
-    findings = [_op_findings(op, held, on_chip_mib) for op in profile.ops]
-    graph = (*_graph_findings(findings, held), *_input_findings(profile, held))
+    held = rules.list_rules(chip)
+    findings = [_check_operation(op, held, on_chip_mib) for op in profile.ops]
+    graph = (*_check_graph(findings, held), *_check_inputs(profile, held))
     off = frozenset(
         i for i, matches in enumerate(findings) if any(f.effect == "leaves" for f in matches)
     )
-    optimistic = _reading(profile, off)
+    optimistic = _make_placement(profile, off)
     _add_small_segments(profile, optimistic.cut, held, findings)
     perhaps = frozenset(
         i
@@ -181,7 +184,7 @@ def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
         if any(f.effect in ("leaves", "may_leave") for f in matches)
     )
     pessimistic = _settle(profile, perhaps, held, findings)
-    cpu_fallback = _reading(profile, frozenset(range(len(profile.ops)))) if graph else None
+    cpu_fallback = _make_placement(profile, frozenset(range(len(profile.ops)))) if graph else None
     ops = tuple(
         OpForecast(op, tuple(matches), i not in off, i not in pessimistic.off)
         for i, (op, matches) in enumerate(zip(profile.ops, findings, strict=True))
@@ -189,7 +192,7 @@ def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
     return Forecast(chip, profile, ops, graph, optimistic, pessimistic, cpu_fallback)
 
 
-def _op_findings(
+def _check_operation(
     op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float
 ) -> list[Finding]:
     details = (
@@ -200,7 +203,7 @@ def _op_findings(
     return [Finding(rule, effect, detail) for rule, effect, detail in details if detail is not None]
 
 
-def _graph_findings(
+def _check_graph(
     findings: list[list[Finding]], held: tuple[tuple[Rule, str], ...]
 ) -> list[Finding]:
     """Rules that give up the whole graph once operations break others. Those that leave for another
@@ -226,7 +229,7 @@ def _graph_findings(
     return result
 
 
-def _input_findings(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
+def _check_inputs(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
     specs = profile.program.inputs.values()
     flexible = {
         "ranged": [s.name for s in specs if any(low != high for low, high in s.ranges)],
@@ -243,14 +246,14 @@ def _input_findings(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> lis
     return result
 
 
-def _reading(profile: Profile, off: frozenset[int]) -> Reading:
+def _make_placement(profile: Profile, off: frozenset[int]) -> Placement:
     totals: Counter[str] = Counter()
     on: Counter[str] = Counter()
     for i, op in enumerate(profile.ops):
         for measure, value in zip(MEASURES, (1, op.macs, op.bytes_moved), strict=True):
             totals[measure] += value
             on[measure] += value * (i not in off)
-    return Reading(
+    return Placement(
         off,
         cut_segments(profile, off),
         {m: on[m] / totals[m] if totals[m] else 0.0 for m in MEASURES},
@@ -292,12 +295,12 @@ def _settle(
     off: frozenset[int],
     held: tuple[tuple[Rule, str], ...],
     findings: list[list[Finding]],
-) -> Reading:
+) -> Placement:
     """The pessimistic placement: small segments leave, which may leave others small, until nothing
     changes.
     """
     while True:
-        reading = _reading(profile, off)
+        reading = _make_placement(profile, off)
         if not _add_small_segments(profile, reading.cut, held, findings):
             return reading
         off = frozenset(

@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from mlprogram.constants import Constants
-from mlprogram.dtypes import precision_named
+from mlprogram.dtypes import find_precision
 from mlprogram.errors import ProgramError
 from mlprogram.examine.storage import (
     Shapes,
     Storage,
-    all_choices,
     choose_shapes,
     infer_shapes,
+    list_choices,
     read_storage,
 )
 from mlprogram.graph import Function, Operation, ValueType, read_function
 from mlprogram.interface import TensorSpec, read_interface, read_outputs
 from mlprogram.ops import FAMILIES, KERNELS
 from mlprogram.package import Package, open_package
-from mlprogram.plan import Plan, build_plan
+from mlprogram.plan import ExecutionPlan, build_plan
 
 Shape = tuple[int, ...]
 # the same bytes under another shape
@@ -55,6 +55,7 @@ def count_macs(
     """MACs of one execution; 0 for every operation that is not a product of tensors."""
     if op_type == "conv":
         return math.prod(outputs[0]) * math.prod(inputs["weight"][1:])
+    # in a conv each result meets every tap of its kernel, here each value of x does
     if op_type == "conv_transpose":
         return math.prod(inputs["x"]) * math.prod(inputs["weight"][1:])
     if op_type == "linear":
@@ -64,7 +65,7 @@ def count_macs(
         rows = -2 if attributes.get("transpose_x") and len(inputs["x"]) > 1 else -1
         return math.prod(outputs[0]) * inputs["x"][rows]
     if op_type == "einsum":
-        return _einsum_macs(attributes["equation"], [inputs[key] for key in sorted(inputs)])
+        return _count_einsum_macs(attributes["equation"], [inputs[key] for key in sorted(inputs)])
     if op_type == "scaled_dot_product_attention":
         *batch, length, width = inputs["query"]
         keys, out_width = inputs["value"][-2:]
@@ -77,7 +78,7 @@ def count_macs(
     return 0
 
 
-def _einsum_macs(equation: str, shapes: list[Shape]) -> int:
+def _count_einsum_macs(equation: str, shapes: list[Shape]) -> int:
     sizes: dict[str, int] = {}
     for term, shape in zip(
         equation.replace(" ", "").split("->")[0].split(","), shapes, strict=True
@@ -183,23 +184,23 @@ class OpenProgram:
 
     package: Package
     function: Function
-    plan: Plan = field(repr=False)
+    plan: ExecutionPlan = field(repr=False)
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
     storage: Storage = field(repr=False)
 
     @property
-    def paired(self) -> bool:
+    def is_paired(self) -> bool:
         """Whether enumerated inputs pair by index."""
         return self.package.spec.specificationVersion >= _PAIRED_SINCE
 
     def shapes(self, chosen: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """A full choice of input shapes. Raises ProgramError naming the allowed ones."""
-        return choose_shapes(self.inputs, chosen, self.paired)
+        return choose_shapes(self.inputs, chosen, self.is_paired)
 
     def all_shapes(self) -> list[dict[str, tuple[int, ...]]]:
         """Every enumerated choice, smallest first; else the default one."""
-        return all_choices(self.inputs, self.paired)
+        return list_choices(self.inputs, self.is_paired)
 
 
 @dataclass(frozen=True)
@@ -229,15 +230,17 @@ class Profile:
             for t in op.outputs
         }
 
-        def held(name: str) -> str:
+        def find_owner(name: str) -> str:
             while name in owner:
                 name = owner[name]
             return name
 
         last = {
-            held(t.name): i for i, op in enumerate(self.ops) for t in (*op.activations, *op.outputs)
+            find_owner(t.name): i
+            for i, op in enumerate(self.ops)
+            for t in (*op.activations, *op.outputs)
         }
-        last |= {held(t.name): len(self.ops) for t in self.outputs}
+        last |= {find_owner(t.name): len(self.ops) for t in self.outputs}
         alive = {t.name: t.bytes for t in self.inputs}
         sizes = []
         for i, op in enumerate(self.ops):
@@ -254,7 +257,7 @@ def open_program(path: str | Path | Package, function: str | None = None) -> Ope
     """
     package = open_package(path)
     body = read_function(package, function or package.default_function)
-    plan = build_plan(body, Constants(package), precision_named("declared"))
+    plan = build_plan(body, Constants(package), find_precision("declared"))
     inputs, _ = read_interface(package, body)
     return OpenProgram(
         package,
@@ -276,26 +279,29 @@ def profile_program(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]])
         if op.op_type != "const" and not op.op_type.startswith("constexpr_")
     )
     inputs = tuple(
-        _tensor(value, inferred.of[value.name])
+        _make_tensor(value, inferred.of[value.name])
         for value in program.function.inputs
         if value.name in inferred.of
     )
     outputs = tuple(
-        _tensor(types[name], inferred.of[name])
+        _make_tensor(types[name], inferred.of[name])
         for name in program.function.body.outputs
         if name in inferred.of
     )
     return Profile(program, inputs, outputs, ops, inferred.how)
 
 
-def _tensor(value: ValueType, shape: tuple[int, ...]) -> Tensor:
+def _make_tensor(value: ValueType, shape: tuple[int, ...]) -> Tensor:
     return Tensor(value.name, shape, value.dtype.name, value.dtype.bits)
 
 
 def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProfile:
     host = KERNELS[op.op_type].host if op.op_type in KERNELS else frozenset()
     constants, types = program.plan.constants, program.plan.types
-    activations, weights, attributes, shapes = {}, [], {}, {}
+    activations = {}
+    weights = []
+    attributes = {}
+    shapes = {}
     for parameter, names in op.inputs.items():
         for i, name in enumerate(names):
             key = parameter if len(names) == 1 else f"{parameter}[{i:03}]"
@@ -305,22 +311,24 @@ def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProf
             elif name in constants:
                 value = constants[name].value
                 shapes[key] = value.shape
-                weights.append(_weight(name, program))
+                weights.append(_make_weight(name, program))
                 # one number is a setting, too: pow's base
                 attributes |= {key: value.item()} if value.size == 1 else {}
             elif name in inferred.of:
                 shapes[key] = inferred.of[name]
-                activations[name] = _tensor(types[name], inferred.of[name])
+                activations[name] = _make_tensor(types[name], inferred.of[name])
     outputs = tuple(
-        _tensor(value, inferred.of[value.name]) for value in op.outputs if value.name in inferred.of
+        _make_tensor(value, inferred.of[value.name])
+        for value in op.outputs
+        if value.name in inferred.of
     )
     times = inferred.times.get(op.name, 0) if op.path != program.function.name else 1
-    return _costed(
+    return _count_costs(
         op, tuple(activations.values()), tuple(weights), outputs, attributes, shapes, times
     )
 
 
-def _weight(name: str, program: OpenProgram) -> Weight:
+def _make_weight(name: str, program: OpenProgram) -> Weight:
     constant, stored = program.plan.constants[name], program.storage.weights[name]
     return Weight(
         Tensor(name, constant.value.shape, constant.dtype.name, constant.dtype.bits),
@@ -329,7 +337,7 @@ def _weight(name: str, program: OpenProgram) -> Weight:
     )
 
 
-def _costed(
+def _count_costs(
     op: Operation,
     activations: tuple,
     weights: tuple,

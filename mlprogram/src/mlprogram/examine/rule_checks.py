@@ -21,7 +21,7 @@ Params = Mapping[str, Any]
 Check = Callable[[OpProfile, Params], str | None]
 
 
-def _tensors(op: OpProfile) -> Iterator[Tensor]:
+def _list_tensors(op: OpProfile) -> Iterator[Tensor]:
     yield from op.activations
     yield from op.outputs
 
@@ -31,7 +31,7 @@ def op_types(op: OpProfile, params: Params) -> str | None:
     return op.op_type if op.op_type in params["ops"] else None
 
 
-def axis_names(rank: int) -> tuple[str, ...]:
+def name_axes(rank: int) -> tuple[str, ...]:
     """What Core ML takes each axis for: (N, W), (N, C, W), (N, C, H, W); axes between N and C of
     rank 5 count as height.
     """
@@ -48,8 +48,8 @@ def axis_limit(op: OpProfile, params: Params) -> str | None:
         "channels": params["channel"],
         "batch": params["channel"],
     }
-    for tensor in _tensors(op):
-        for axis, size in zip(axis_names(len(tensor.shape)), tensor.shape, strict=True):
+    for tensor in _list_tensors(op):
+        for axis, size in zip(name_axes(len(tensor.shape)), tensor.shape, strict=True):
             if size > limits[axis]:
                 return f"{axis} {size} of '{tensor.name}' > {limits[axis]}"
     return None
@@ -60,7 +60,7 @@ def rank_limit(op: OpProfile, params: Params) -> str | None:
     return next(
         (
             f"rank {len(t.shape)} of '{t.name}' > {params['max']}"
-            for t in _tensors(op)
+            for t in _list_tensors(op)
             if len(t.shape) > params["max"]
         ),
         None,
@@ -72,7 +72,7 @@ def rank_other(op: OpProfile, params: Params) -> str | None:
     return next(
         (
             f"rank {len(t.shape)} of '{t.name}'"
-            for t in _tensors(op)
+            for t in _list_tensors(op)
             if len(t.shape) != params["prefer"]
         ),
         None,
@@ -84,13 +84,13 @@ def op_rank(op: OpProfile, params: Params) -> str | None:
     return rank_limit(op, params) if op.op_type in params["ops"] else None
 
 
-def _kernel(op: OpProfile) -> tuple[int, ...]:
+def _read_kernel(op: OpProfile) -> tuple[int, ...]:
     return op.shapes["weight"][2:] if "weight" in op.shapes else ()
 
 
 def conv_rank(op: OpProfile, params: Params) -> str | None:
     """A convolution over more axes than allowed."""
-    axes = len(_kernel(op)) if op.op_type in params["ops"] else 0
+    axes = len(_read_kernel(op)) if op.op_type in params["ops"] else 0
     return (
         f"{axes} spatial axes > {params['max_spatial']}" if axes > params["max_spatial"] else None
     )
@@ -98,7 +98,7 @@ def conv_rank(op: OpProfile, params: Params) -> str | None:
 
 def kernel_size(op: OpProfile, params: Params) -> str | None:
     """A kernel wider or higher than allowed."""
-    kernel = _kernel(op) if op.op_type in params["ops"] else ()
+    kernel = _read_kernel(op) if op.op_type in params["ops"] else ()
     if kernel and kernel[-1] > params["width"]:
         return f"kernel width {kernel[-1]} > {params['width']}"
     return (
@@ -137,29 +137,29 @@ def dilation_factors(op: OpProfile, params: Params) -> str | None:
     return next((f"dilation {d}" for d in dilations if d not in params["native"]), None)
 
 
-def _dilation(op: OpProfile) -> int:
+def _read_dilation(op: OpProfile) -> int:
     return (op.attributes.get("dilations") or [1])[-1] if op.op_type == "conv" else 1
 
 
 def dilated_taps(op: OpProfile, params: Params) -> str | None:
     """A dilated convolution with many taps."""
-    if _dilation(op) == 1 or _kernel(op)[-1] < params["min_kernel"]:
+    if _read_dilation(op) == 1 or _read_kernel(op)[-1] < params["min_kernel"]:
         return None
-    return f"kernel {_kernel(op)[-1]} with dilation {_dilation(op)}"
+    return f"kernel {_read_kernel(op)[-1]} with dilation {_read_dilation(op)}"
 
 
 def dilated_width(op: OpProfile, params: Params) -> str | None:
     """A dilated convolution whose lowered width, a few columns more than its own, is over the
     limit.
     """
-    lowered = op.outputs[0].shape[-1] + params["extra"] if _dilation(op) > 1 else 0
+    lowered = op.outputs[0].shape[-1] + params["extra"] if _read_dilation(op) > 1 else 0
     return f"lowered width {lowered} > {params['limit']}" if lowered > params["limit"] else None
 
 
 def dtype(op: OpProfile, params: Params) -> str | None:
     """An operand or result of one of these types."""
     return next(
-        (f"{t.dtype} '{t.name}'" for t in _tensors(op) if t.dtype in params["any_of"]), None
+        (f"{t.dtype} '{t.name}'" for t in _list_tensors(op) if t.dtype in params["any_of"]), None
     )
 
 
@@ -202,8 +202,8 @@ def slice_offset(op: OpProfile, params: Params) -> str | None:
 
 def last_axis(op: OpProfile, params: Params) -> str | None:
     """A last axis that is padded to twice its size or more."""
-    for tensor in _tensors(op):
-        padded = padded_bytes(tensor, params["bytes"])
+    for tensor in _list_tensors(op):
+        padded = count_padded_bytes(tensor, params["bytes"])
         if tensor.shape and tensor.bits >= 8 and padded >= 2 * tensor.bytes > 0:
             return (
                 f"last axis {tensor.shape[-1]} of '{tensor.name}' is stored in {padded} bytes, not"
@@ -212,7 +212,7 @@ def last_axis(op: OpProfile, params: Params) -> str | None:
     return None
 
 
-def padded_bytes(tensor: Tensor, step: int) -> int:
+def count_padded_bytes(tensor: Tensor, step: int) -> int:
     """Bytes of a tensor when each row of its last axis takes whole steps."""
     if not tensor.shape or not tensor.shape[-1]:
         return tensor.bytes
@@ -222,7 +222,7 @@ def padded_bytes(tensor: Tensor, step: int) -> int:
 
 def working_set(op: OpProfile, params: Params) -> str | None:
     """A tensor that does not fit on the chip; its size is the chip's, not the rule's."""
-    largest = max(_tensors(op), key=lambda t: t.bytes, default=None)
+    largest = max(_list_tensors(op), key=lambda t: t.bytes, default=None)
     if largest is None or largest.bytes <= params["on_chip_mib"] * 2**20:
         return None
     return f"'{largest.name}' has {largest.bytes / 2**20:.1f} MiB > {params['on_chip_mib']:g} MiB"

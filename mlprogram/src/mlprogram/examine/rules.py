@@ -2,7 +2,7 @@
 source is an error, not a shrug.
 
     from mlprogram.examine.rules import load_rules
-    rules = load_rules(); rules.chips["m1"].on_chip_mib; rules.for_chip("m1")
+    rules = load_rules(); rules.chips["m1"].on_chip_mib; rules.list_rules("m1")
 
 Needs neither torch nor coremltools, so a command line can name the chips before anything heavy is
 loaded.
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude
-from mlprogram.files import aside, parse_json, read_text
+from mlprogram.files import open_aside, parse_json, read_text
 
 EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
 CONFIDENCES = ("high", "medium", "low")
@@ -107,7 +107,7 @@ class Rules:
     rules: tuple[Rule, ...]
     path: str = field(default="")
 
-    def chip(self, name: str) -> Chip:
+    def find_chip(self, name: str) -> Chip:
         """The chip of a name such as m1. Raises ProgramError that lists the chips."""
         if name.lower() not in self.chips:
             raise ProgramError(
@@ -115,7 +115,7 @@ class Rules:
             )
         return self.chips[name.lower()]
 
-    def for_chip(self, name: str) -> tuple[tuple[Rule, str], ...]:
+    def list_rules(self, name: str) -> tuple[tuple[Rule, str], ...]:
         """(rule, effect) for a chip. A rule that only may hold for it can at most make an operation
         leave perhaps.
         """
@@ -149,16 +149,17 @@ def parse_rules(content: Any, name: str) -> Rules:
     """Rules from the parsed file. Raises ProgramError for a missing or unknown key, chip, source,
     kind, effect or confidence.
     """
-    _keys(content, {"about", "reviewed", "sources", "chips", "rules"}, set(), name)
+    _check_keys(content, {"about", "reviewed", "sources", "chips", "rules"}, set(), name)
     sources = {
-        key: Source(**_checked(value, Source, f"{name}: source {key}"))
+        key: Source(**_read_fields(value, Source, f"{name}: source {key}"))
         for key, value in content["sources"].items()
     }
     chips = {
-        key: _chip(value, sources, f"{name}: chip {key}") for key, value in content["chips"].items()
+        key: _read_chip(value, sources, f"{name}: chip {key}")
+        for key, value in content["chips"].items()
     }
     rules = tuple(
-        _rule(
+        _read_rule(
             value,
             sources,
             chips,
@@ -180,7 +181,7 @@ def parse_rules(content: Any, name: str) -> Rules:
     )
 
 
-def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
+def _check_keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
     if not isinstance(value, dict):
         raise ProgramError(f"{where}: must be an object with {', '.join(sorted(needed))}")
     missing, unknown = sorted(needed - set(value)), sorted(set(value) - needed - optional)
@@ -189,42 +190,44 @@ def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
         raise ProgramError(f"{where}: {problem}; it has {', '.join(sorted(needed | optional))}")
 
 
-def _checked(value: Any, kind: type, where: str) -> dict[str, Any]:
+def _read_fields(value: Any, kind: type, where: str) -> dict[str, Any]:
     names = {f.name for f in fields(kind)}
     optional = {"remark"} & names
-    _keys(value, names - optional, optional, where)
+    _check_keys(value, names - optional, optional, where)
     return {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
 
 
-def _chip(value: Any, sources: Mapping[str, Source], where: str) -> Chip:
-    chip = Chip(**_checked(value, Chip, where))
+def _read_chip(value: Any, sources: Mapping[str, Source], where: str) -> Chip:
+    chip = Chip(**_read_fields(value, Chip, where))
     if not (isinstance(chip.on_chip_mib, int | float) and chip.on_chip_mib > 0):
         raise ProgramError(
             f"{where}: on_chip_mib must be a positive number; it is {chip.on_chip_mib!r}"
         )
-    _known(chip.sources, sources, "source", where)
-    _one_of(chip.confidence, CONFIDENCES, "confidence", where)
+    _require_known(chip.sources, sources, "source", where)
+    _require_one_of(chip.confidence, CONFIDENCES, "confidence", where)
     return chip
 
 
-def _rule(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str) -> Rule:
-    rule = Rule(**_checked(value, Rule, where))
-    _one_of(rule.kind, tuple(KIND_PARAMS), "kind", where)
-    _one_of(rule.effect, EFFECTS, "effect", where)
-    _one_of(rule.confidence, CONFIDENCES, "confidence", where)
-    _known(rule.sources, sources, "source", where)
-    _known(rule.chips, chips, "chip", where)
-    _known(rule.maybe_chips, chips, "chip", where, may_be_empty=True)
-    _keys(rule.params, set(KIND_PARAMS[rule.kind]), set(), f"{where}: params")
+def _read_rule(
+    value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str
+) -> Rule:
+    rule = Rule(**_read_fields(value, Rule, where))
+    _require_one_of(rule.kind, tuple(KIND_PARAMS), "kind", where)
+    _require_one_of(rule.effect, EFFECTS, "effect", where)
+    _require_one_of(rule.confidence, CONFIDENCES, "confidence", where)
+    _require_known(rule.sources, sources, "source", where)
+    _require_known(rule.chips, chips, "chip", where)
+    _require_known(rule.maybe_chips, chips, "chip", where, may_be_empty=True)
+    _check_keys(rule.params, set(KIND_PARAMS[rule.kind]), set(), f"{where}: params")
     return rule
 
 
-def _one_of(value: Any, allowed: tuple[str, ...], what: str, where: str) -> None:
+def _require_one_of(value: Any, allowed: tuple[str, ...], what: str, where: str) -> None:
     if value not in allowed:
         raise ProgramError(f"{where}: {what} {value!r} is unknown; one of {', '.join(allowed)}")
 
 
-def _known(
+def _require_known(
     values: Any, allowed: Mapping[str, Any], what: str, where: str, may_be_empty: bool = False
 ) -> None:
     if not values and not may_be_empty:
@@ -252,12 +255,12 @@ def run(arguments: argparse.Namespace) -> int:
     rules = load_rules()
     current = True
     if arguments.write:
-        text = with_generated_part(arguments.write, COMMAND, summary(rules))
-        with aside(arguments.write) as path:
+        text = with_generated_part(arguments.write, COMMAND, render_summary(rules))
+        with open_aside(arguments.write) as path:
             path.write_text(text, encoding="utf-8")
     elif arguments.check:
         current = read_text(arguments.check) == with_generated_part(
-            arguments.check, COMMAND, summary(rules)
+            arguments.check, COMMAND, render_summary(rules)
         )
         print(
             f"{arguments.check}: {'current' if current else 'out of date; renew it with --write'}"
@@ -274,14 +277,14 @@ def run(arguments: argparse.Namespace) -> int:
     return conclude(report, code, meaning, arguments.json)
 
 
-def summary(rules: Rules) -> str:
+def render_summary(rules: Rules) -> str:
     """The part of the page: rules by effect with the chips they hold for, and the sources."""
     listed = []
     for effect, words in _EFFECTS.items():
         matches = [rule for rule in rules.rules if rule.effect == effect]
         groups = {
-            chips: [r.id for r in matches if _chips(r, rules) == chips]
-            for chips in dict.fromkeys(_chips(r, rules) for r in matches)
+            chips: [r.id for r in matches if _list_chips(r, rules) == chips]
+            for chips in dict.fromkeys(_list_chips(r, rules) for r in matches)
         }
         listed.append(
             f"- **{words}**. "
@@ -315,11 +318,11 @@ def render(rules: Rules) -> str:
             "",
             "| rule | says | effect | chips | sources | confidence |",
             "| --- | --- | --- | --- | --- | --- |",
-            *(_rule_row(rule, rules) for rule in rules.rules),
+            *(_render_rule(rule, rules) for rule in rules.rules),
             "",
             "| chip | generation | working set MiB | note | sources | confidence |",
             "| --- | --- | --- | --- | --- | --- |",
-            *(_chip_row(chip) for chip in rules.chips.values()),
+            *(_render_chip(chip) for chip in rules.chips.values()),
             "",
             "| source | | read |",
             "| --- | --- | --- |",
@@ -331,15 +334,16 @@ def render(rules: Rules) -> str:
     )
 
 
-def _rule_row(rule: Rule, rules: Rules) -> str:
-    says = f"{rule.says}.{f' {_sentence(rule.remark)}' if rule.remark else ''}{_limits(rule)}"
+def _render_rule(rule: Rule, rules: Rules) -> str:
+    remark = f" {_make_sentence(rule.remark)}" if rule.remark else ""
+    says = f"{rule.says}.{remark}{_list_limits(rule)}"
     return (
-        f"| {rule.id} | {says} | {_EFFECTS[rule.effect]} | {_chips(rule, rules)} |"
+        f"| {rule.id} | {says} | {_EFFECTS[rule.effect]} | {_list_chips(rule, rules)} |"
         f" {', '.join(rule.sources)} | {rule.confidence} |"
     )
 
 
-def _chips(rule: Rule, rules: Rules) -> str:
+def _list_chips(rule: Rule, rules: Rules) -> str:
     """`all`, or the chips; in brackets those it may hold for."""
     return (
         "all"
@@ -348,18 +352,18 @@ def _chips(rule: Rule, rules: Rules) -> str:
     )
 
 
-def _sentence(text: str) -> str:
+def _make_sentence(text: str) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def _limits(rule: Rule) -> str:
+def _list_limits(rule: Rule) -> str:
     """Parameters that the sentence does not repeat."""
     if rule.kind == "op_types" and len(rule.params["ops"]) > 2:
         return f" `{'`, `'.join(rule.params['ops'])}`."
     return ""
 
 
-def _chip_row(chip: Chip) -> str:
+def _render_chip(chip: Chip) -> str:
     return (
         f"| {chip.name} | {chip.generation} | {chip.on_chip_mib:g} | {chip.note} |"
         f" {', '.join(chip.sources)} | {chip.confidence} |"

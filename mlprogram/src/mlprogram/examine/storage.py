@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from mlprogram.dtypes import MIL_pb2, dtype_of
+from mlprogram.dtypes import MIL_pb2, find_dtype
 from mlprogram.errors import ProgramError
 from mlprogram.execute import Run, run_block
-from mlprogram.graph import Function, Operation, tensor_shape
-from mlprogram.interface import TensorSpec
+from mlprogram.graph import Function, Operation, read_tensor_shape
+from mlprogram.interface import TensorSpec, describe_specs
 from mlprogram.ops import KERNELS
-from mlprogram.plan import Plan
+from mlprogram.plan import ExecutionPlan
 
 _PREFIX = "constexpr_"
 
@@ -65,7 +65,7 @@ class Storage:
         return dict(totals.most_common())
 
 
-def read_storage(function: Function, plan: Plan) -> Storage:
+def read_storage(function: Function, plan: ExecutionPlan) -> Storage:
     """Find every weight of a function. Nothing is decompressed."""
     producers = {
         value.name: op for op in function.body.walk() for value in op.outputs if _is_constant(op)
@@ -74,14 +74,17 @@ def read_storage(function: Function, plan: Plan) -> Storage:
         name
         for op in function.body.walk()
         if not _is_constant(op)
-        for name in tensor_operands(op)
+        for name in list_tensor_operands(op)
         if name in producers
     }
+    # text and lists are settings, not weights
     names = {name for name in names if isinstance(plan.constants[name].value, np.ndarray)}
-    return Storage(MappingProxyType({name: _stored(name, producers) for name in sorted(names)}))
+    return Storage(
+        MappingProxyType({name: _read_stored(name, producers) for name in sorted(names)})
+    )
 
 
-def tensor_operands(op: Operation) -> Iterator[str]:
+def list_tensor_operands(op: Operation) -> Iterator[str]:
     """Names of the values an operation takes as tensors, attributes left out."""
     host = KERNELS[op.op_type].host if op.op_type in KERNELS else frozenset()
     for parameter, names in op.inputs.items():
@@ -93,51 +96,52 @@ def _is_constant(op: Operation) -> bool:
     return op.op_type == "const" or op.op_type.startswith(_PREFIX)
 
 
-def _stored(name: str, producers: Mapping[str, Operation]) -> Stored:
+def _read_stored(name: str, producers: Mapping[str, Operation]) -> Stored:
     op = producers[name]
-    parts = list(_parts(op, producers))
+    parts = list(_walk_parts(op, producers))
     places = frozenset(place for _, place in parts)
-    kind = " + ".join(_methods(op, producers)) if op.op_type != "const" else parts[0][0]
+    kind = " + ".join(_list_methods(op, producers)) if op.op_type != "const" else parts[0][0]
     return Stored(name, kind, sum(size for _, _, size in places), places)
 
 
-def _parts(
+def _walk_parts(
     op: Operation, producers: Mapping[str, Operation]
 ) -> Iterator[tuple[str, tuple[str, int, int]]]:
     """(element type, place) of each stored tensor behind a constant."""
     for parameter, value in op.literals.items():
         if value.type.WhichOneof("type") != "tensorType":
             continue
-        dtype = dtype_of(value.type.tensorType.dataType)
-        size = (_elements(value.type.tensorType) * dtype.bits + 7) // 8
+        dtype = find_dtype(value.type.tensorType.dataType)
+        size = (_count_elements(value.type.tensorType) * dtype.bits + 7) // 8
         if value.WhichOneof("value") == "blobFileValue":
             yield dtype.name, (value.blobFileValue.fileName, value.blobFileValue.offset, size)
         else:
+            # it lies in no file: a number of its own keeps two of the same size apart
             yield dtype.name, ("", hash((op.name, parameter)), size)
     for names in op.inputs.values():
         for name in names:
             if name in producers:
-                yield from _parts(producers[name], producers)
+                yield from _walk_parts(producers[name], producers)
 
 
-def _methods(op: Operation, producers: Mapping[str, Operation]) -> list[str]:
+def _list_methods(op: Operation, producers: Mapping[str, Operation]) -> list[str]:
     """What was done to a weight, the last step of decompression first."""
     inner = [
         m
         for names in op.inputs.values()
         for n in names
         if n in producers and producers[n].op_type != "const"
-        for m in _methods(producers[n], producers)
+        for m in _list_methods(producers[n], producers)
     ]
-    return list(dict.fromkeys([_method(op, producers), *inner]))
+    return list(dict.fromkeys([_name_method(op, producers), *inner]))
 
 
-def _method(op: Operation, producers: Mapping[str, Operation]) -> str:
+def _name_method(op: Operation, producers: Mapping[str, Operation]) -> str:
     types = {
-        parameter: _type_of(op, parameter, producers) for parameter in (*op.inputs, *op.literals)
+        parameter: _find_type(op, parameter, producers) for parameter in (*op.inputs, *op.literals)
     }
     if op.op_type in ("constexpr_lut_to_dense", "constexpr_lut_to_sparse"):
-        return f"palette {_palette_bits(op, types, producers)}-bit"
+        return f"palette {_count_palette_bits(op, types, producers)}-bit"
     if op.op_type == "constexpr_sparse_to_dense":
         return f"sparse {types.get('nonzero_data', '')}".strip()
     if op.op_type == "constexpr_affine_dequantize":
@@ -148,7 +152,7 @@ def _method(op: Operation, producers: Mapping[str, Operation]) -> str:
     return op.op_type.removeprefix(_PREFIX)
 
 
-def _value(
+def _find_value(
     op: Operation, parameter: str, producers: Mapping[str, Operation]
 ) -> MIL_pb2.Value | None:
     """The stored protobuf value behind a parameter, or None if it is computed."""
@@ -165,36 +169,36 @@ def _value(
     )
 
 
-def _type_of(op: Operation, parameter: str, producers: Mapping[str, Operation]) -> str:
-    value = _value(op, parameter, producers)
+def _find_type(op: Operation, parameter: str, producers: Mapping[str, Operation]) -> str:
+    value = _find_value(op, parameter, producers)
     if value is None or value.type.WhichOneof("type") != "tensorType":
         return ""
-    return dtype_of(value.type.tensorType.dataType).name
+    return find_dtype(value.type.tensorType.dataType).name
 
 
-def _elements(proto: MIL_pb2.TensorType) -> int:
+def _count_elements(proto: MIL_pb2.TensorType) -> int:
     """Elements of a stored tensor, which leaves no axis open."""
     return math.prod(d.constant.size for d in proto.dimensions)
 
 
-def _palette_bits(
+def _count_palette_bits(
     op: Operation, types: Mapping[str, str], producers: Mapping[str, Operation]
 ) -> int:
     """Bits of an index: from the palette's length (iOS 16, where indices are packed bytes) or from
     the index type (iOS 18).
     """
     if "shape" in (*op.inputs, *op.literals):
-        palette = _value(op, "lut", producers)
+        palette = _find_value(op, "lut", producers)
         if palette is None:
             raise ProgramError(f"{op.where()}: its palette is not a constant")
-        return int(math.log2(_elements(palette.type.tensorType)))
+        return int(math.log2(_count_elements(palette.type.tensorType)))
     return int((types.get("indices") or types["indices_nonzero_data"]).removeprefix("uint"))
 
 
 def _is_per_block(op: Operation, producers: Mapping[str, Operation]) -> bool:
     """Whether the scale varies along more than one axis."""
-    scale = _value(op, "scale", producers)
-    return scale is not None and sum(n != 1 for n in tensor_shape(scale.type.tensorType)) > 1
+    scale = _find_value(op, "scale", producers)
+    return scale is not None and sum(n != 1 for n in read_tensor_shape(scale.type.tensorType)) > 1
 
 
 BY_SHAPES, BY_ZEROS = "shapes alone", "one run on zeros"
@@ -209,7 +213,9 @@ class Shapes:
     how: str
 
 
-def infer_shapes(plan: Plan, function: Function, inputs: Mapping[str, tuple[int, ...]]) -> Shapes:
+def infer_shapes(
+    plan: ExecutionPlan, function: Function, inputs: Mapping[str, tuple[int, ...]]
+) -> Shapes:
     """Shapes of all values. Raises ProgramError where the program cannot take these inputs."""
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
@@ -219,21 +225,24 @@ def infer_shapes(plan: Plan, function: Function, inputs: Mapping[str, tuple[int,
 
 
 @torch.no_grad()
-def _run(plan: Plan, function: Function, inputs: Mapping[str, tuple[int, ...]], how: str) -> Shapes:
+def _run(
+    plan: ExecutionPlan, function: Function, inputs: Mapping[str, tuple[int, ...]], how: str
+) -> Shapes:
     shapes: dict[str, tuple[int, ...]] = dict(inputs)
     times: Counter[str] = Counter()
 
-    def note(name: str, _: str, value: torch.Tensor) -> None:
+    def record(name: str, _: str, value: torch.Tensor) -> None:
         shapes[name] = tuple(value.shape)
         times[name] += 1
 
-    env, states = list(plan.template), {}
+    env = list(plan.template)
+    states = {}
     for value, slot in zip(function.inputs, plan.body.inputs, strict=True):
         if value.container == "state":
             states[slot] = torch.zeros(value.sizes, dtype=value.dtype.torch)
         else:
             env[slot] = torch.zeros(inputs[value.name], dtype=value.dtype.torch)
-    run_block(plan.body, env, Run(note, torch.Generator().manual_seed(0), states))
+    run_block(plan.body, env, Run(record, torch.Generator().manual_seed(0), states))
     return Shapes(shapes, times, how)
 
 
@@ -245,14 +254,14 @@ def choose_shapes(
     """
     for name, shape in requested.items():
         if name not in specs:
-            raise ProgramError(f"unknown input {name!r}; the program takes {_in_words(specs)}")
+            raise ProgramError(f"unknown input {name!r}; the program takes {describe_specs(specs)}")
         if not specs[name].allows(shape):
             raise ProgramError(
                 f"input '{name}' has shape {list(shape)}; allowed: {specs[name].allowed()}"
             )
     chosen = {name: requested.get(name, spec.shape) for name, spec in specs.items()}
     if paired:
-        chosen |= _partners(specs, requested)
+        chosen |= _find_partners(specs, requested)
     for name, shape in chosen.items():
         if any(n < 0 for n in shape):
             raise ProgramError(
@@ -262,7 +271,7 @@ def choose_shapes(
     return chosen
 
 
-def all_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str, tuple[int, ...]]]:
+def list_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str, tuple[int, ...]]]:
     """One choice for each enumerated shape, or the default ones where no input is enumerated.
     Raises ProgramError if several are that do not pair.
     """
@@ -272,7 +281,7 @@ def all_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str,
     if len(enumerated) > 1 and not paired:
         raise ProgramError(
             f"{len(enumerated)} inputs are enumerated and do not pair; give --shape for each:"
-            f" {_in_words(specs)}"
+            f" {describe_specs(specs)}"
         )
     first = min(enumerated, key=lambda s: len(s.shapes))
     return [
@@ -281,7 +290,7 @@ def all_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str,
     ]
 
 
-def _partners(
+def _find_partners(
     specs: Mapping[str, TensorSpec], requested: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of enumerated inputs that were not asked for, at the index of one that was: they pair
@@ -300,7 +309,3 @@ def _partners(
             if n not in requested and index < len(s.shapes)
         }
     )
-
-
-def _in_words(specs: Mapping[str, TensorSpec]) -> str:
-    return ", ".join(f"{s.name} ({s.dtype} {s.allowed()})" for s in specs.values()) or "no input"

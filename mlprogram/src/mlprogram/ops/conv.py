@@ -20,7 +20,7 @@ from mlprogram.errors import ProgramError
 from mlprogram.ops.kernel import kernel
 
 
-def amounts(
+def compute_padding(
     pad_type: str,
     pad: Sequence[int] | None,
     size: Sequence[int],
@@ -49,7 +49,7 @@ def amounts(
     return [(t - t // 2, t // 2) for t in totals]
 
 
-def flat(pairs: Sequence[tuple[int, int]]) -> list[int]:
+def order_pads(pairs: Sequence[tuple[int, int]]) -> list[int]:
     """The pairs in the order torch.nn.functional.pad wants: last axis first."""
     return [n for pair in reversed(pairs) for n in pair]
 
@@ -75,9 +75,10 @@ def conv(
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
-    pads = amounts(pad_type, pad, x.shape[2:], kernel_size, strides)
+    pads = compute_padding(pad_type, pad, x.shape[2:], kernel_size, strides)
     if any(before != after for before, after in pads):
-        x, pads = F.pad(x, flat(pads)), [(0, 0)] * rank
+        x = F.pad(x, order_pads(pads))
+        pads = [(0, 0)] * rank
     padding = [before for before, _ in pads]
     # (B, C, 1, S): the 1-D kernels are faster
     if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:
@@ -86,7 +87,7 @@ def conv(
         )
         return y.unsqueeze(2)  # [N, C_out, 1, S_out]
     # several rows: these kernels are faster, more so where C is no
-    if rank == 2 and rows_last(weight.shape, x.shape[2], groups):
+    if rank == 2 and is_channels_last(weight.shape, x.shape[2], groups):
         x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))  # multiple of 16
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
 
@@ -96,7 +97,7 @@ def with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
 
 
-def rows_last(weight_shape: Sequence[int], height: int | None, groups: int) -> bool:
+def is_channels_last(weight_shape: Sequence[int], height: int | None, groups: int) -> bool:
     """Whether a two-dimensional convolution runs on tensors stored with their channels last: the
     planner stores such weights so at load.
     """
@@ -128,20 +129,21 @@ def conv_transpose(
         [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
     )
     sizes = output_shape[2:] if output_shape else same
-    crops = _crops(pad_type, pad, full, sizes)
+    crops = _compute_crops(pad_type, pad, full, sizes)
+    # PyTorch cuts the same number at both ends; what is left to cut, or to grow, is done behind it.
     padding = [min(pair) if min(pair) >= 0 else 0 for pair in crops]
     rest = [(before - p, after - p) for (before, after), p in zip(crops, padding, strict=True)]
     y = _CONV_TRANSPOSE[rank - 1](x, weight, bias, strides, padding, 0, groups, dilations)
     if not any(n for pair in rest for n in pair):
         return y
     if all(n >= 0 for pair in rest for n in pair) or bias is None:
-        return F.pad(y, [-n for n in flat(rest)])
+        return F.pad(y, [-n for n in order_pads(rest)])
     # past the last input sample there is only the bias
-    grown = F.pad(y - bias.reshape(-1, *[1] * rank), [-n for n in flat(rest)])
+    grown = F.pad(y - bias.reshape(-1, *[1] * rank), [-n for n in order_pads(rest)])
     return grown + bias.reshape(-1, *[1] * rank)
 
 
-def _crops(
+def _compute_crops(
     pad_type: str, pad: list[int] | None, full: list[int], sizes: list[int] | None
 ) -> list[tuple[int, int]]:
     """(before, after) to cut from the full output; negative where it must grow."""
@@ -181,8 +183,8 @@ def avg_pool(
     pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
     inside = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype)
     padding = 0.0 if exclude_padding_from_average else 1.0
-    counted = F.pad(F.pad(inside, flat(pads), value=padding), extra, value=padding * beyond)
-    total = _AVG[x.dim() - 3](F.pad(F.pad(x, flat(pads)), extra), kernel_sizes, strides)
+    counted = F.pad(F.pad(inside, order_pads(pads), value=padding), extra, value=padding * beyond)
+    total = _AVG[x.dim() - 3](F.pad(F.pad(x, order_pads(pads)), extra), kernel_sizes, strides)
     return total / _AVG[x.dim() - 3](counted, kernel_sizes, strides)
 
 
@@ -196,7 +198,9 @@ def l2_pool(
 ) -> Tensor:
     """Square root of the sum of squares over each window."""
     pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
-    mean = _AVG[x.dim() - 3](F.pad(F.pad(x.square(), flat(pads)), extra), kernel_sizes, strides)
+    mean = _AVG[x.dim() - 3](
+        F.pad(F.pad(x.square(), order_pads(pads)), extra), kernel_sizes, strides
+    )
     return (mean * math.prod(kernel_sizes)).sqrt()
 
 
@@ -211,7 +215,9 @@ def max_pool(
     """Maximum over each window."""
     pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
     return _MAX[x.dim() - 3](
-        F.pad(F.pad(x, flat(pads), value=-math.inf), extra, value=-math.inf), kernel_sizes, strides
+        F.pad(F.pad(x, order_pads(pads), value=-math.inf), extra, value=-math.inf),
+        kernel_sizes,
+        strides,
     )
 
 
@@ -227,15 +233,16 @@ def plan_windows(
     the strides.
     """
     strides = strides or [1] * len(kernel_sizes)
-    pads = amounts(pad_type, pad, shape[2:], kernel_sizes, strides)
+    pads = compute_padding(pad_type, pad, shape[2:], kernel_sizes, strides)
     extra = []
     for size, (before, after), k, s in zip(shape[2:], pads, kernel_sizes, strides, strict=True):
         padded = size + before + after
         count = (padded - k + (s - 1 if ceil_mode else 0)) // s + 1
+        # as in PyTorch, no window begins in the padding behind the values
         if ceil_mode and (count - 1) * s >= size + before and before + after > 0:
             count -= 1
         extra.append((0, max(0, (count - 1) * s + k - padded)))
-    return pads, flat(extra), strides
+    return pads, order_pads(extra), strides
 
 
 POOL = MappingProxyType(

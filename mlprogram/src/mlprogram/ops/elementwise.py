@@ -23,7 +23,7 @@ from mlprogram.ops.kernel import Kernel, kernel
 TORCH: dict[Callable, Callable] = {}
 
 
-def _unary(
+def _make_unary(
     function: Callable[[Tensor], Tensor], half: bool = False, pointwise: bool = False
 ) -> Kernel:
     def run(x: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def _unary(
     return kernel(run, half, pointwise)
 
 
-def _binary(function: Callable[[Tensor, Tensor], Tensor], half: bool = False) -> Kernel:
+def _make_binary(function: Callable[[Tensor, Tensor], Tensor], half: bool = False) -> Kernel:
     def run(x: Tensor, y: Tensor) -> Tensor:
         return function(x, y)
 
@@ -106,53 +106,53 @@ def select(cond: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 ELEMENTWISE = MappingProxyType(
     {
-        "abs": _unary(torch.abs, half=True),
-        "acos": _unary(torch.acos, pointwise=True),
-        "asin": _unary(torch.asin, pointwise=True),
-        "atan": _unary(torch.atan, pointwise=True),
-        "atanh": _unary(torch.atanh, pointwise=True),
+        "abs": _make_unary(torch.abs, half=True),
+        "acos": _make_unary(torch.acos, pointwise=True),
+        "asin": _make_unary(torch.asin, pointwise=True),
+        "atan": _make_unary(torch.atan, pointwise=True),
+        "atanh": _make_unary(torch.atanh, pointwise=True),
         "cast": kernel(cast, half=True),
-        "ceil": _unary(torch.ceil, half=True),
+        "ceil": _make_unary(torch.ceil, half=True),
         "clip": kernel(clip, half=True),
-        "cos": _unary(torch.cos, pointwise=True),
-        "cosh": _unary(torch.cosh, pointwise=True),
-        "erf": _unary(torch.erf, pointwise=True),
-        "exp": _unary(torch.exp, pointwise=True),
-        "exp2": _unary(torch.exp2, pointwise=True),
-        "floor": _unary(torch.floor, half=True),
+        "cos": _make_unary(torch.cos, pointwise=True),
+        "cosh": _make_unary(torch.cosh, pointwise=True),
+        "erf": _make_unary(torch.erf, pointwise=True),
+        "exp": _make_unary(torch.exp, pointwise=True),
+        "exp2": _make_unary(torch.exp2, pointwise=True),
+        "floor": _make_unary(torch.floor, half=True),
         "identity": kernel(identity, half=True),
         "inverse": kernel(inverse, pointwise=True),
         "log": kernel(log, pointwise=True),
-        "logical_not": _unary(torch.logical_not),
-        "round": _unary(torch.round, half=True),
+        "logical_not": _make_unary(torch.logical_not),
+        "round": _make_unary(torch.round, half=True),
         "rsqrt": kernel(rsqrt, pointwise=True),
-        "sign": _unary(torch.sign, half=True),
-        "sin": _unary(torch.sin, pointwise=True),
-        "sinh": _unary(torch.sinh, pointwise=True),
-        "sqrt": _unary(torch.sqrt, half=True),
-        "square": _unary(square, half=True),
-        "tan": _unary(torch.tan, pointwise=True),
-        "tanh": _unary(torch.tanh, pointwise=True),
+        "sign": _make_unary(torch.sign, half=True),
+        "sin": _make_unary(torch.sin, pointwise=True),
+        "sinh": _make_unary(torch.sinh, pointwise=True),
+        "sqrt": _make_unary(torch.sqrt, half=True),
+        "square": _make_unary(square, half=True),
+        "tan": _make_unary(torch.tan, pointwise=True),
+        "tanh": _make_unary(torch.tanh, pointwise=True),
         "threshold": kernel(threshold, half=True),
-        "add": _binary(torch.add, half=True),
-        "equal": _binary(torch.eq, half=True),
-        "floor_div": _binary(torch.floor_divide),
-        "greater": _binary(torch.gt, half=True),
-        "greater_equal": _binary(torch.ge, half=True),
-        "less": _binary(torch.lt, half=True),
-        "less_equal": _binary(torch.le, half=True),
-        "logical_and": _binary(torch.logical_and),
-        "logical_or": _binary(torch.logical_or),
-        "logical_xor": _binary(torch.logical_xor),
-        "maximum": _binary(torch.maximum, half=True),
-        "minimum": _binary(torch.minimum, half=True),
-        "mod": _binary(torch.remainder),
-        "mul": _binary(torch.mul, half=True),
-        "not_equal": _binary(torch.ne, half=True),
+        "add": _make_binary(torch.add, half=True),
+        "equal": _make_binary(torch.eq, half=True),
+        "floor_div": _make_binary(torch.floor_divide),
+        "greater": _make_binary(torch.gt, half=True),
+        "greater_equal": _make_binary(torch.ge, half=True),
+        "less": _make_binary(torch.lt, half=True),
+        "less_equal": _make_binary(torch.le, half=True),
+        "logical_and": _make_binary(torch.logical_and),
+        "logical_or": _make_binary(torch.logical_or),
+        "logical_xor": _make_binary(torch.logical_xor),
+        "maximum": _make_binary(torch.maximum, half=True),
+        "minimum": _make_binary(torch.minimum, half=True),
+        "mod": _make_binary(torch.remainder),
+        "mul": _make_binary(torch.mul, half=True),
+        "not_equal": _make_binary(torch.ne, half=True),
         "pow": kernel(power, pointwise=True),
         "real_div": kernel(real_div, half=True),
         "select": kernel(select, half=True),
-        "sub": _binary(torch.sub, half=True),
+        "sub": _make_binary(torch.sub, half=True),
     }
 )
 
@@ -292,8 +292,8 @@ def quantize(
     """clip(round(input / scale) + zero_point)."""
     low, high = _RANGE[output_dtype]
     # one new tensor: the steps after the division work in its place
-    x = (input / _along(scale, input, axis)).round_()
-    x = x if zero_point is None else x.add_(_along(zero_point, input, axis))
+    x = (input / _place_along(scale, input, axis)).round_()
+    x = x if zero_point is None else x.add_(_place_along(zero_point, input, axis))
     return x.clamp_(low, high)
 
 
@@ -307,11 +307,11 @@ def dequantize(
     once.
     """
     x = input.to(scale.dtype)  # a new tensor: integers become floats
-    x = x if zero_point is None else x.sub_(_along(zero_point, input, axis).to(scale.dtype))
-    return x.mul_(_along(scale, input, axis))
+    x = x if zero_point is None else x.sub_(_place_along(zero_point, input, axis).to(scale.dtype))
+    return x.mul_(_place_along(scale, input, axis))
 
 
-def _along(parameter: Tensor, x: Tensor, axis: int | None) -> Tensor:
+def _place_along(parameter: Tensor, x: Tensor, axis: int | None) -> Tensor:
     if parameter.dim() == 0:
         return parameter
     if axis is None:

@@ -30,17 +30,17 @@ def gather(
     """
     axis %= x.dim()
     if indices.numel() == 1 and not batch_dims:  # what a loop does at every step: a view
-        row = x.narrow(axis, _one(indices, x.shape[axis], validate_indices), 1)
+        row = x.narrow(axis, _find_place(indices, x.shape[axis], validate_indices), 1)
         return row.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
-    places = _checked(indices, x.shape[axis], validate_indices)
+    places = _check_indices(indices, x.shape[axis], validate_indices)
     if batch_dims:
-        return _batched_gather(x, places, axis, batch_dims)
+        return _gather_batches(x, places, axis, batch_dims)
     y = x.index_select(axis, places.flatten())
     # a scalar index drops the axis, down to no axis at all
     return y.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
-def _one(index: Tensor, size: int, validate: bool) -> int:
+def _find_place(index: Tensor, size: int, validate: bool) -> int:
     """A single index as a place from 0 on."""
     place = int(index)
     if not (0 if validate else -size) <= place < size:
@@ -48,7 +48,7 @@ def _one(index: Tensor, size: int, validate: bool) -> int:
     return place % size
 
 
-def _batched_gather(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Tensor:
+def _gather_batches(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Tensor:
     batch = x.shape[:batch_dims]
     pairs = zip(x.flatten(0, batch_dims - 1), places.flatten(0, batch_dims - 1), strict=True)
     rows = [gather(one, where, axis - batch_dims) for one, where in pairs]
@@ -59,14 +59,15 @@ def gather_along_axis(
     x: Tensor, indices: Tensor, axis: int = 0, validate_indices: bool = False
 ) -> Tensor:
     """y[i, j] = x[indices[i, j], j] for axis 0, and so on."""
-    return torch.take_along_dim(x, _checked(indices, x.shape[axis], validate_indices), axis)
+    return torch.take_along_dim(x, _check_indices(indices, x.shape[axis], validate_indices), axis)
 
 
 def gather_nd(
     x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices: bool = False
 ) -> Tensor:
     """Slices of x at the coordinates in the last axis of `indices`."""
-    coordinates = _coordinates(indices, x.shape[batch_dims:], validate_indices)
+    coordinates = _check_coordinates(indices, x.shape[batch_dims:], validate_indices)
+    # every sample of a batch axis is indexed by its own number
     for i in range(batch_dims):
         shape = [1] * coordinates[0].dim()
         shape[i] = x.shape[i]
@@ -86,7 +87,7 @@ def scatter(
     validate_indices is None before iOS 17.
     """
     axis %= data.dim()
-    where, inside = _targets(indices, data.shape[axis], validate_indices)
+    where, inside = _find_targets(indices, data.shape[axis], validate_indices)
     # a row of a list
     if (
         mode in ("update", "add")
@@ -98,7 +99,7 @@ def scatter(
         row = y.narrow(axis, int(where), 1)
         row.copy_(updates) if mode == "update" else row.add_(updates)
         return y
-    places = _places(data).index_select(axis, where.flatten())
+    places = _list_places(data).index_select(axis, where.flatten())
     if inside is not None:
         inside = inside.reshape([-1 if i == axis else 1 for i in range(data.dim())]).expand(
             places.shape
@@ -115,8 +116,8 @@ def scatter_along_axis(
     validate_indices: bool | None = None,
 ) -> Tensor:
     """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
-    where, inside = _targets(indices, data.shape[axis], validate_indices)
-    places = torch.take_along_dim(_places(data), where, axis)
+    where, inside = _find_targets(indices, data.shape[axis], validate_indices)
+    places = torch.take_along_dim(_list_places(data), where, axis)
     return _combine(
         data, places, updates, mode, None if inside is None else inside.expand(places.shape)
     )
@@ -131,10 +132,10 @@ def scatter_nd(
 ) -> Tensor:
     """Slices of `data` at the coordinates in the last axis of `indices` combined with `updates`."""
     pairs = [
-        _targets(part, size, validate_indices)
+        _find_targets(part, size, validate_indices)
         for part, size in zip(indices.unbind(-1), data.shape, strict=False)
     ]
-    places = _places(data)[tuple(where for where, _ in pairs)]
+    places = _list_places(data)[tuple(where for where, _ in pairs)]
     masks = [inside for _, inside in pairs if inside is not None]
     if not masks:
         return _combine(data, places, updates, mode)
@@ -148,12 +149,14 @@ def scatter_nd(
     )
 
 
-def _targets(indices: Tensor, size: int, validate: bool | None) -> tuple[Tensor, Tensor | None]:
+def _find_targets(
+    indices: Tensor, size: int, validate: bool | None
+) -> tuple[Tensor, Tensor | None]:
     """(places from 0 on, which of them are written: None for all). `validate` is None before iOS
     17.
     """
     if validate is not False:
-        return _checked(indices, size, bool(validate)), None
+        return _check_indices(indices, size, bool(validate)), None
     inside = (indices >= 0) & (indices < size)
     if bool(inside.all()):
         return indices.long(), None
@@ -171,11 +174,9 @@ def _combine(
     """data with updates[k] combined at flat place places[k], where it is kept; repeated places
     combine one after the other.
     """
-    flat, places, updates = (
-        data.flatten().clone(),
-        places.flatten(),
-        updates.flatten().to(data.dtype),
-    )
+    flat = data.flatten().clone()
+    places = places.flatten()
+    updates = updates.flatten().to(data.dtype)
     if inside is not None:
         places, updates = places[inside.flatten()], updates[inside.flatten()]
     if mode == "update":
@@ -195,18 +196,18 @@ def _combine(
     return flat.reshape(data.shape)
 
 
-def _places(data: Tensor) -> Tensor:
+def _list_places(data: Tensor) -> Tensor:
     return torch.arange(data.numel()).reshape(data.shape)
 
 
-def _coordinates(indices: Tensor, shape: torch.Size, validate: bool) -> list[Tensor]:
+def _check_coordinates(indices: Tensor, shape: torch.Size, validate: bool) -> list[Tensor]:
     return [
-        _checked(part, size, validate)
+        _check_indices(part, size, validate)
         for part, size in zip(indices.unbind(-1), shape, strict=False)
     ]
 
 
-def _checked(indices: Tensor, size: int, validate: bool = False) -> Tensor:
+def _check_indices(indices: Tensor, size: int, validate: bool = False) -> Tensor:
     # the usual case of a loop: Python is faster than five tensor operations
     if indices.numel() <= _FEW:
         places = indices.flatten().tolist()

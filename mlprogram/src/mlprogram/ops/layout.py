@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mlprogram.ops.conv import flat
+from mlprogram.ops.conv import order_pads
 from mlprogram.ops.kernel import Scalars, Tensors, kernel
 
 
@@ -105,14 +105,14 @@ def pad(x: Tensor, pad: list[int], mode: str = "constant", constant_val: float =
     """
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     if mode == "constant":
-        return F.pad(x, flat(pairs), value=constant_val)
+        return F.pad(x, order_pads(pairs), value=constant_val)
     for axis, (before, after) in zip(range(x.dim() - len(pairs), x.dim()), pairs, strict=True):
         if before or after:
-            x = x.index_select(axis, _source_places(x.shape[axis], before, after, mode))
+            x = x.index_select(axis, _find_sources(x.shape[axis], before, after, mode))
     return x
 
 
-def _source_places(size: int, before: int, after: int, mode: str) -> Tensor:
+def _find_sources(size: int, before: int, after: int, mode: str) -> Tensor:
     """Which place of the axis each place of the padded axis copies."""
     places = torch.arange(-before, size + after)
     if mode == "replicate":
@@ -136,6 +136,7 @@ def reverse_sequence(x: Tensor, lengths: Tensor, seq_axis: int = 0, batch_axis: 
     steps = torch.arange(x.shape[seq_axis])
     lengths = lengths.long().unsqueeze(1)
     places = torch.where(steps < lengths, lengths - 1 - steps, steps)  # [batch, steps]
+    # laid along their two axes of x, in whichever order these come
     shape = [1] * x.dim()
     shape[batch_axis], shape[seq_axis] = places.shape
     places = places if batch_axis % x.dim() < seq_axis % x.dim() else places.T
@@ -182,7 +183,7 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
 
 def space_to_batch(x: Tensor, block_shape: list[int], paddings: list[list[int]]) -> Tensor:
     """[N, C, H, W], zero-padded -> [N bh bw, C, H' / bh, W' / bw], block position before sample."""
-    x = F.pad(x, flat([(before, after) for before, after in paddings]))
+    x = F.pad(x, order_pads([(before, after) for before, after in paddings]))
     n, c, h, w = x.shape
     bh, bw = block_shape
     x = x.reshape(n, c, h // bh, bh, w // bw, bw)
@@ -198,7 +199,7 @@ def batch_to_space(x: Tensor, block_shape: list[int], crops: list[list[int]]) ->
         .permute(2, 3, 4, 0, 5, 1)
         .reshape(n // (bh * bw), c, h * bh, w * bw)
     )
-    return F.pad(x, [-k for k in flat([(before, after) for before, after in crops])])
+    return F.pad(x, [-k for k in order_pads([(before, after) for before, after in crops])])
 
 
 def crop(x: Tensor, crop_height: list[int], crop_width: list[int]) -> Tensor:
@@ -243,12 +244,12 @@ def slice_by_index(
     squeeze_mask: list[bool] | None = None,
 ) -> Tensor:
     """x[begin:end:stride] on every axis."""
-    index, reversals = _index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    index, reversals = _make_index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     y = x[index]
     return y.flip(reversals) if reversals else y
 
 
-def _index(
+def _make_index(
     shape: torch.Size, begin: list[int], end: list[int], *options: Any
 ) -> tuple[tuple[int | slice, ...], list[int]]:
     """An index of positive strides, and the axes of its result that run backwards. `options`: the
@@ -272,6 +273,7 @@ def _index(
                 shape[axis]
             )
         )
+        # PyTorch knows no negative stride: the same places are read forwards, and flipped later
         if step < 0:
             reversals.append(sum(not isinstance(i, int) for i in index))
             places = places[::-1]
@@ -296,7 +298,7 @@ def slice_update(
     squeeze_mask: list[bool] | None = None,
 ) -> Tensor:
     """x with the slice replaced by `update`, which has the shape of the slice."""
-    index, reversals = _index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    index, reversals = _make_index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     y = x.clone()
     target = y[index]  # a view
     update = update.reshape(target.shape)

@@ -22,7 +22,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     become floats.
     """
     if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
-        x, weight = _alike(x, weight)
+        x, weight = _as_one_type(x, weight)
         bias = bias if bias is None else bias.to(x.dtype)
     return F.linear(x, weight, bias)
 
@@ -31,11 +31,11 @@ def matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = 
     """x [..., M, K], y [..., K, N] -> [..., M, N]; a flag swaps the last two axes first; integers
     beside floats become floats.
     """
-    x, y = _alike(x, y)
+    x, y = _as_one_type(x, y)
     return torch.matmul(x.mT if transpose_x else x, y.mT if transpose_y else y)
 
 
-def _alike(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _as_one_type(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Both in the type that holds both."""
     if x.dtype == y.dtype:
         return x, y
@@ -137,7 +137,7 @@ NORMALIZE = MappingProxyType(
 )
 
 
-def channels_apart(x: Tensor, axes: list[int]) -> tuple[Tensor, list[int], bool]:
+def move_channels_last(x: Tensor, axes: list[int]) -> tuple[Tensor, list[int], bool]:
     """x and axes, or what they are with the channels last where they are stored so: PyTorch sums
     [N, H, W, C] ten times as fast.
     """
@@ -146,12 +146,12 @@ def channels_apart(x: Tensor, axes: list[int]) -> tuple[Tensor, list[int], bool]
     return x.permute(0, 2, 3, 1), [(0, 3, 1, 2)[axis % 4] for axis in axes], True
 
 
-def _reduction(function: Callable[[Tensor, list[int], bool], Tensor], meaning: str) -> Kernel:
+def _make_reduction(function: Callable[[Tensor, list[int], bool], Tensor], meaning: str) -> Kernel:
     def run(x: Tensor, axes: list[int] | None = None, keep_dims: bool = False) -> Tensor:
         axes = list(range(x.dim())) if axes is None else axes
         if not keep_dims:
             return function(x, axes, False)
-        x, axes, moved = channels_apart(x, axes)
+        x, axes, moved = move_channels_last(x, axes)
         result = function(x, axes, True)
         return result.permute(0, 3, 1, 2) if moved else result
 
@@ -200,30 +200,30 @@ REDUCTION = MappingProxyType(
         "cumsum": kernel(cumsum),
         "reduce_argmax": kernel(argmax, half=True),
         "reduce_argmin": kernel(argmin, half=True),
-        "reduce_l1_norm": _reduction(
+        "reduce_l1_norm": _make_reduction(
             lambda x, axes, keep: x.abs().sum(axes, keepdim=keep), "Sum of absolute values"
         ),
-        "reduce_l2_norm": _reduction(
+        "reduce_l2_norm": _make_reduction(
             lambda x, axes, keep: (x * x).sum(axes, keepdim=keep).sqrt(),
             "Square root of the sum of squares",
         ),
-        "reduce_log_sum": _reduction(
+        "reduce_log_sum": _make_reduction(
             lambda x, axes, keep: x.sum(axes, keepdim=keep).log(), "Logarithm of the sum"
         ),
-        "reduce_log_sum_exp": _reduction(
+        "reduce_log_sum_exp": _make_reduction(
             lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep),
             "Logarithm of the sum of exponentials",
         ),
-        "reduce_max": _reduction(
+        "reduce_max": _make_reduction(
             lambda x, axes, keep: torch.amax(x, axes, keepdim=keep), "Maximum"
         ),
-        "reduce_mean": _reduction(_mean, "Mean"),
-        "reduce_min": _reduction(
+        "reduce_mean": _make_reduction(_mean, "Mean"),
+        "reduce_min": _make_reduction(
             lambda x, axes, keep: torch.amin(x, axes, keepdim=keep), "Minimum"
         ),
-        "reduce_prod": _reduction(_prod, "Product"),
-        "reduce_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep), "Sum"),
-        "reduce_sum_square": _reduction(
+        "reduce_prod": _make_reduction(_prod, "Product"),
+        "reduce_sum": _make_reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep), "Sum"),
+        "reduce_sum_square": _make_reduction(
             lambda x, axes, keep: (x * x).sum(axes, keepdim=keep), "Sum of squares"
         ),
     }

@@ -130,7 +130,7 @@ def non_maximum_suppression(
     old = score_threshold is not None
     rows, marks = (boxes, scores) if old else (boxes.mT, scores.mT)
     by_image = [
-        _survivors(b, s, iou_threshold, score_threshold, max_boxes, per_class_suppression)
+        _select_boxes(b, s, iou_threshold, score_threshold, max_boxes, per_class_suppression)
         for b, s in zip(rows, marks, strict=True)
     ]
     places = torch.full((len(by_image), max_boxes), -1)
@@ -145,7 +145,7 @@ def non_maximum_suppression(
     return (picked[0].mT, picked[1].mT, places)
 
 
-def _survivors(
+def _select_boxes(
     boxes: Tensor, scores: Tensor, limit: float, least: float | None, count: int, per_class: bool
 ) -> list[int]:
     best, kind = scores.max(-1)
@@ -154,12 +154,12 @@ def _survivors(
         if len(survivors) == count or (least is not None and best[i] < least):
             break
         rivals = [k for k in survivors if not per_class or kind[k] == kind[i]]
-        if all(_overlap(boxes[i], boxes[k]) <= limit for k in rivals):
+        if all(_compute_overlap(boxes[i], boxes[k]) <= limit for k in rivals):
             survivors.append(i)
     return survivors
 
 
-def _overlap(a: Tensor, b: Tensor) -> float:
+def _compute_overlap(a: Tensor, b: Tensor) -> float:
     """Intersection over union of two boxes (x, y, width, height), (x, y) the centre."""
     low, high = (
         torch.maximum(a[:2] - a[2:] / 2, b[:2] - b[2:] / 2),

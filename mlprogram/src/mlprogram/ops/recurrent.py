@@ -62,28 +62,28 @@ def lstm(
     """
     initial_h, initial_c = initial_h[: x.shape[1]], initial_c[: x.shape[1]]
     functions = (
-        _activation(recurrent_activation),
-        _activation(cell_activation),
-        _activation(activation),
+        _find_activation(recurrent_activation),
+        _find_activation(cell_activation),
+        _find_activation(activation),
         clip,
     )
     hidden = weight_hh.shape[1]
     forward = (weight_ih, weight_hh, bias, peephole)
     if direction != "bidirectional":
-        sequence, h, c = _lstm_run(
+        sequence, h, c = _run_lstm(
             x.flip(0) if direction == "reverse" else x, initial_h, initial_c, forward, functions
         )
         return sequence if output_sequence else h.unsqueeze(0), h, c
-    ahead = _lstm_run(x, initial_h[:, :hidden], initial_c[:, :hidden], forward, functions)
+    ahead = _run_lstm(x, initial_h[:, :hidden], initial_c[:, :hidden], forward, functions)
     backward = (weight_ih_back, weight_hh_back, bias_back, peephole_back)
-    back = _lstm_run(x.flip(0), initial_h[:, hidden:], initial_c[:, hidden:], backward, functions)
+    back = _run_lstm(x.flip(0), initial_h[:, hidden:], initial_c[:, hidden:], backward, functions)
     sequence, h, c = (
         torch.cat(pair, -1) for pair in zip(ahead, (back[0].flip(0), *back[1:]), strict=True)
     )
     return sequence if output_sequence else h.unsqueeze(0), h, c
 
 
-def _lstm_run(
+def _run_lstm(
     x: Tensor, h: Tensor, c: Tensor, weights: tuple, functions: tuple
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(sequence [S, B, H], h, c) of one direction, x in the order of its steps."""
@@ -95,14 +95,15 @@ def _lstm_run(
         and len(x) > 1
     ):
         biases = () if bias is None else (bias, torch.zeros_like(bias))
-        parameters = _reordered((weight_ih, weight_hh, *biases), _PYTORCH_LSTM)
+        parameters = _order_gates((weight_ih, weight_hh, *biases), _PYTORCH_LSTM)
         state = (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous())
         y, h, c = torch.lstm(x, state, parameters, bias is not None, 1, 0.0, False, False, False)
         return y, h[0], c[0]
     # What the inputs give hangs on no step before: one product for all steps. [S, B, 4 H]
-    driven = _driven(x, weight_ih, bias)
+    driven = _compute_input_gates(x, weight_ih, bias)
     p_i, p_f, p_o = peephole.chunk(3) if peephole is not None else (0, 0, 0)
-    turned, sequence = weight_hh.T.contiguous(), []
+    turned = weight_hh.T.contiguous()
+    sequence = []
     for row in driven:
         i, f, o, g = torch.addmm(row, h, turned).chunk(4, -1)  # MIL order
         c_new = gate(f + p_f * c) * c + gate(i + p_i * c) * cell(g)
@@ -131,20 +132,21 @@ def gru(
     n = activation(W x + b + U (r h)): coremltools' tests decide this, its formula reads r (U h).
     With reset_after n = activation(W x + input_bias + r (U h + b)), as in PyTorch.
     """
-    functions = (_activation(recurrent_activation), _activation(activation))
+    functions = (_find_activation(recurrent_activation), _find_activation(activation))
     x = x.flip(0) if direction == "reverse" else x
     # `inner` is added behind the product with the state, where reset_after scales it too
     inner = x.new_zeros(weight_hh.shape[0]) if bias is None else bias
     outer = torch.zeros_like(inner) if input_bias is None else input_bias
     if reset_after and functions == (torch.sigmoid, torch.tanh) and len(x) > 1:
-        parameters = _reordered((weight_ih, weight_hh, outer, inner), _PYTORCH_GRU)
+        parameters = _order_gates((weight_ih, weight_hh, outer, inner), _PYTORCH_GRU)
         sequence, h = torch.gru(
             x, initial_h.unsqueeze(0).contiguous(), parameters, True, 1, 0.0, False, False, False
         )
         return sequence if output_sequence else h, h[0]
     step = _reset_after if reset_after else _reset_before
-    h, steps = initial_h, []
-    for row in _driven(x, weight_ih, outer if reset_after else outer + inner):
+    h = initial_h
+    steps = []
+    for row in _compute_input_gates(x, weight_ih, outer if reset_after else outer + inner):
         h = step(row, h, weight_hh, inner, *functions)
         steps.append(h)
     return torch.stack(steps) if output_sequence else h.unsqueeze(0), h
@@ -179,24 +181,26 @@ def rnn(
     activation: str = "tanh",
 ) -> tuple[Tensor, Tensor]:
     """(sequence [S or 1, B, H], h [B, H]); h = activation(W x + U h + b)."""
-    final, h, sequence = _activation(activation), initial_h, []
-    for row in _driven(x.flip(0) if direction == "reverse" else x, weight_ih, bias):
+    final = _find_activation(activation)
+    h = initial_h
+    sequence = []
+    for row in _compute_input_gates(x.flip(0) if direction == "reverse" else x, weight_ih, bias):
         h = final(row + torch.matmul(h, weight_hh.T))
         sequence.append(h)
     return torch.stack(sequence) if output_sequence else h.unsqueeze(0), h
 
 
-def _driven(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _compute_input_gates(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The input's share of every gate for all steps at once."""
     return torch.nn.functional.linear(x, weight, bias)
 
 
-def _reordered(parameters: tuple[Tensor, ...], order: tuple[int, ...]) -> list[Tensor]:
+def _order_gates(parameters: tuple[Tensor, ...], order: tuple[int, ...]) -> list[Tensor]:
     """Gate blocks of every parameter in another order."""
     return [torch.cat([p.chunk(len(order))[i] for i in order]) for p in parameters]
 
 
-def _activation(name: str) -> Callable[[Tensor], Tensor]:
+def _find_activation(name: str) -> Callable[[Tensor], Tensor]:
     if name.lower() not in _ACTIVATIONS:
         raise ValueError(f"activation '{name}' is unknown; one of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[name.lower()]

@@ -27,7 +27,7 @@ SAMPLING_MODES = (
 )
 
 
-def grid(size: float, count: int, mode: str) -> Tensor:
+def compute_grid(size: float, count: int, mode: str) -> Tensor:
     """Places in [0, size - 1] that `count` samples are taken at, float64 [count], for a sampling
     mode of resize_bilinear.
     """
@@ -49,7 +49,7 @@ def grid(size: float, count: int, mode: str) -> Tensor:
     return places.clamp(0, size - 1)
 
 
-def linear_along(x: Tensor, axis: int, places: Tensor) -> Tensor:
+def sample_linear(x: Tensor, axis: int, places: Tensor) -> Tensor:
     """Linear interpolation of one axis at fractional places."""
     low = places.floor().long()
     high = (low + 1).clamp(max=x.shape[axis] - 1)
@@ -60,7 +60,7 @@ def linear_along(x: Tensor, axis: int, places: Tensor) -> Tensor:
     return left + (right - left) * share
 
 
-def nearest_along(x: Tensor, axis: int, count: int) -> Tensor:
+def sample_nearest(x: Tensor, axis: int, count: int) -> Tensor:
     """Nearest neighbour below: place floor(i size / count)."""
     size = x.shape[axis]
     if count == size:
@@ -74,13 +74,13 @@ def upsample_nearest_neighbor(
     x: Tensor, scale_factor_height: float = 1, scale_factor_width: float = 1
 ) -> Tensor:
     """[..., floor(H fh), floor(W fw)]."""
-    x = nearest_along(x, -2, math.floor(x.shape[-2] * scale_factor_height))
-    return nearest_along(x, -1, math.floor(x.shape[-1] * scale_factor_width))
+    x = sample_nearest(x, -2, math.floor(x.shape[-2] * scale_factor_height))
+    return sample_nearest(x, -1, math.floor(x.shape[-1] * scale_factor_width))
 
 
 def resize_nearest_neighbor(x: Tensor, target_size_height: int, target_size_width: int) -> Tensor:
     """[..., H', W']."""
-    return nearest_along(nearest_along(x, -2, target_size_height), -1, target_size_width)
+    return sample_nearest(sample_nearest(x, -2, target_size_height), -1, target_size_width)
 
 
 def upsample_bilinear(
@@ -110,8 +110,10 @@ def resize_bilinear(
     sampling_mode: str = "DEFAULT",
 ) -> Tensor:
     """[..., H', W']."""
-    x = linear_along(x, x.dim() - 2, grid(x.shape[-2], target_size_height, sampling_mode))
-    return linear_along(x, x.dim() - 1, grid(x.shape[-1], target_size_width, sampling_mode))
+    x = sample_linear(x, x.dim() - 2, compute_grid(x.shape[-2], target_size_height, sampling_mode))
+    return sample_linear(
+        x, x.dim() - 1, compute_grid(x.shape[-1], target_size_width, sampling_mode)
+    )
 
 
 def resize(
@@ -130,10 +132,10 @@ def resize(
         count = count or x.shape[axis]
         if interpolation_mode == "NEAREST_NEIGHBOR":
             x = x.index_select(
-                axis, (grid(x.shape[axis], count, sampling_mode) - 0.5).ceil().long()
+                axis, (compute_grid(x.shape[axis], count, sampling_mode) - 0.5).ceil().long()
             )
         else:
-            x = linear_along(x, axis, grid(x.shape[axis], count, sampling_mode))
+            x = sample_linear(x, axis, compute_grid(x.shape[axis], count, sampling_mode))
     return x
 
 
@@ -159,12 +161,14 @@ def resample(
 ) -> Tensor:
     """x at (x, y) places [B, H', W', 2] -> [B, C, H', W']."""
     places = coordinates.to(torch.float64)
-    column = _pixels(places[..., 0], x.shape[3], coordinates_mode, align_corners)
-    row = _pixels(places[..., 1], x.shape[2], coordinates_mode, align_corners)
+    column = _convert_places(places[..., 0], x.shape[3], coordinates_mode, align_corners)
+    row = _convert_places(places[..., 1], x.shape[2], coordinates_mode, align_corners)
     if sampling_mode == "nearest":
         # halves up
-        return _pixel(x, (row + 0.5).floor(), (column + 0.5).floor(), padding_mode, padding_value)
-    return _bilinear(x, row, column, padding_mode, padding_value)
+        return _read_pixel(
+            x, (row + 0.5).floor(), (column + 0.5).floor(), padding_mode, padding_value
+        )
+    return _sample_bilinear(x, row, column, padding_mode, padding_value)
 
 
 def affine(
@@ -233,17 +237,19 @@ def crop_resize(
     if boxes is not None:
         images = range(len(boxes)) if box_indices is None else box_indices.tolist()
         return torch.cat(
-            [_crop(x[i : i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)]
+            [_cut_box(x[i : i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)]
         )
     if roi is None:
         raise ValueError("crop_resize needs boxes or roi")
     rows = roi.flatten(1)  # [N, 4 or 5]
     if rows.shape[1] == 4:
-        return torch.stack([_crop(x, box, *modes) for box in rows])
-    return torch.stack([_crop(x[int(row[0]) : int(row[0]) + 1], row[1:], *modes) for row in rows])
+        return torch.stack([_cut_box(x, box, *modes) for box in rows])
+    return torch.stack(
+        [_cut_box(x[int(row[0]) : int(row[0]) + 1], row[1:], *modes) for row in rows]
+    )
 
 
-def _crop(
+def _cut_box(
     x: Tensor,
     box: Tensor,
     height: int,
@@ -269,8 +275,8 @@ def _crop(
             left * (x.shape[3] - 1),
             right * (x.shape[3] - 1),
         )
-    rows = _box_grid(top, bottom, height, sampling, x.shape[2])
-    columns = _box_grid(left, right, width, sampling, x.shape[3])
+    rows = _compute_box_grid(top, bottom, height, sampling, x.shape[2])
+    columns = _compute_box_grid(left, right, width, sampling, x.shape[3])
     # [B, H', W']
     row, column = (
         places.expand(len(x), -1, -1) for places in torch.meshgrid(rows, columns, indexing="ij")
@@ -278,12 +284,12 @@ def _crop(
     inside = (row >= 0) & (row <= x.shape[2] - 1) & (column >= 0) & (column <= x.shape[3] - 1)
     return torch.where(
         inside.unsqueeze(1),
-        _bilinear(x, row, column, "border", pad),
+        _sample_bilinear(x, row, column, "border", pad),
         torch.tensor(pad, dtype=x.dtype),
     )
 
 
-def _box_grid(first: float, last: float, count: int, mode: str, size: int) -> Tensor:
+def _compute_box_grid(first: float, last: float, count: int, mode: str, size: int) -> Tensor:
     """The grid of a sampling mode, for the interval [first, last] in place of [0, size - 1].
 
     The modes that align corners walk an inverted interval backwards. The others divide its length;
@@ -297,10 +303,12 @@ def _box_grid(first: float, last: float, count: int, mode: str, size: int) -> Te
             )
         return first + torch.arange(count, dtype=torch.float64) * (last - first) / (count - 1)
     length = last - first + 1
-    return first + grid(length, count, mode) if length > 0 else grid(size, count, mode)
+    return (
+        first + compute_grid(length, count, mode) if length > 0 else compute_grid(size, count, mode)
+    )
 
 
-def _pixels(places: Tensor, size: int, mode: str, align_corners: bool) -> Tensor:
+def _convert_places(places: Tensor, size: int, mode: str, align_corners: bool) -> Tensor:
     """Coordinates in pixels, the centre of the first pixel at 0."""
     if mode == "unnormalized":
         return places
@@ -308,26 +316,28 @@ def _pixels(places: Tensor, size: int, mode: str, align_corners: bool) -> Tensor
     return share * (size - 1) if align_corners else share * size - 0.5
 
 
-def _bilinear(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> Tensor:
+def _sample_bilinear(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> Tensor:
     top, left = row.floor(), column.floor()
     down, right = (row - top).to(x.dtype).unsqueeze(1), (column - left).to(x.dtype).unsqueeze(1)
     upper = (
-        _pixel(x, top, left, mode, value) * (1 - right)
-        + _pixel(x, top, left + 1, mode, value) * right
+        _read_pixel(x, top, left, mode, value) * (1 - right)
+        + _read_pixel(x, top, left + 1, mode, value) * right
     )
     lower = (
-        _pixel(x, top + 1, left, mode, value) * (1 - right)
-        + _pixel(x, top + 1, left + 1, mode, value) * right
+        _read_pixel(x, top + 1, left, mode, value) * (1 - right)
+        + _read_pixel(x, top + 1, left + 1, mode, value) * right
     )
     return upper * (1 - down) + lower * down
 
 
-def _pixel(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> Tensor:
+def _read_pixel(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> Tensor:
     """x[b, :, row[b], column[b]] with the padding mode outside: [B, C, H', W']."""
     height, width = x.shape[2:]
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     batch = torch.arange(len(x)).reshape(-1, 1, 1)
-    y = x[batch, :, _folded(row, height, mode), _folded(column, width, mode)].movedim(-1, 1)
+    y = x[batch, :, _fold_places(row, height, mode), _fold_places(column, width, mode)].movedim(
+        -1, 1
+    )
     return (
         torch.where(inside.unsqueeze(1), y, torch.tensor(value, dtype=x.dtype))
         if mode == "constant"
@@ -335,10 +345,11 @@ def _pixel(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> T
     )
 
 
-def _folded(place: Tensor, size: int, mode: str) -> Tensor:
+def _fold_places(place: Tensor, size: int, mode: str) -> Tensor:
     place = place.long()
     if mode in ("constant", "border"):
         return place.clamp(0, size - 1)
+    # `reflection` mirrors at the centre of the edge pixel, `symmetric` repeats that pixel
     if mode == "reflection":
         place = place.remainder(max(2 * (size - 1), 1))
         return torch.where(place < size, place, 2 * (size - 1) - place)
