@@ -60,14 +60,14 @@ def measure_voice(reference: Any, packages: dict[str, Any], voice: str) -> list[
         line = speech_lines(JUDGED)[number]._replace(speed=1.0)
         clip = speak_line(reference.encoder, reference.checkpoint, line, voice, f"{voice}-{number}")
         frames.append(clip.frames)
-        inputs = reference.inputs(clip)
+        inputs = reference.compute_inputs(clip)
         original, seed = (
-            reference.clock(each) for each in (inputs, reference.with_noise(inputs, 1))
+            reference.render_clock(each) for each in (inputs, reference.with_noise(inputs, 1))
         )
         base = Baseline(original, (seed,), line.text)
         renders = {"seed": seed}
         for method, package in packages.items():
-            settled = reference.settled(inputs, clip, package.predictor)
+            settled = reference.with_statistics(inputs, clip, package.predictor)
             renders[method] = package.render(settled).astype(np.float64)
         for method, samples in renders.items():
             trial = Trial(original, samples, (seed,), None, line.text, base)

@@ -1,8 +1,8 @@
 """What eval.quality and eval.release share: their options, and everything that a level needs to be
 judged.
 
-    with session(options, checkpoint, cache, may_build=True) as context:
-        judged_level(METHODS["w8"], "streaming", context)
+    with open_session(options, checkpoint, cache, may_build=True) as context:
+        judge_method(METHODS["w8"], "streaming", context)
 """
 
 import os
@@ -103,7 +103,7 @@ class JudgeContext:
     workers: "Workers"
     progress: "Progress"
 
-    def request(self, method: str = "", layout: str = "", encoder: str = "") -> "Request":
+    def make_request(self, method: str = "", layout: str = "", encoder: str = "") -> "Request":
         """Request packages of these levels, where this judgement looks for them."""
         from kokoro_ane.quantize import Request
 
@@ -112,7 +112,7 @@ class JudgeContext:
         return Request(self.checkpoint, build, method, layout, source=source, encoder=encoder)
 
 
-def tell_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
+def report_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
     """Say on stderr how many lines are not judged since the checkpoint lacks their voices."""
     from kokoro_ane.speech import speech_lines, spoken_lines
 
@@ -127,29 +127,29 @@ def tell_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
             )
 
 
-def corpus_of(options: SessionOptions) -> Path | None:
+def get_corpus(options: SessionOptions) -> Path | None:
     """The user's own corpus, where that is judged; only quality has one."""
     corpus: Path | None = getattr(options, "corpus", None)
     return corpus
 
 
-def session_clips(options: SessionOptions, checkpoint: "Checkpoint") -> "tuple[Clip, ...]":
+def load_session_clips(options: SessionOptions, checkpoint: "Checkpoint") -> "tuple[Clip, ...]":
     """The clips of the sets with their features, or the lines of a corpus, which are spoken when
     their turn comes.
     """
-    from kokoro_ane.eval.reference import first_clips, judged_clips
+    from kokoro_ane.eval.reference import list_judged_clips, take_clips
     from kokoro_ane.speech import read_corpus
 
-    if corpus := corpus_of(options):
-        return tuple(first_clips(read_corpus(corpus, checkpoint), options.clips))
+    if corpus := get_corpus(options):
+        return tuple(take_clips(read_corpus(corpus, checkpoint), options.clips))
     # 24 sentences leave a mean of 0.185 dB between 0.167 and 0.205; 48 decide
-    clips = tuple(judged_clips(checkpoint, options.set or BOTH, options.clips))
-    tell_missing_voices(checkpoint, options.set or BOTH)
+    clips = tuple(list_judged_clips(checkpoint, options.set or BOTH, options.clips))
+    report_missing_voices(checkpoint, options.set or BOTH)
     return clips
 
 
 @contextmanager
-def session(
+def open_session(
     options: SessionOptions,
     checkpoint: "Checkpoint",
     cache: Path,
@@ -162,8 +162,8 @@ def session(
     from kokoro_ane.eval.execution import (
         Execution,
         Workers,
-        arithmetic,
-        shared_cores,
+        name_arithmetic,
+        split_cores,
     )
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.progress import Progress
@@ -181,7 +181,7 @@ def session(
         )
     if options.scheduler:
         require_installed("--scheduler", "cluster")
-    precision = arithmetic(runtime, options.precision)
+    precision = name_arithmetic(runtime, options.precision)
     package = (
         built_encoder(
             Request(checkpoint, options.build, HALF, source=options.checkpoint),
@@ -193,8 +193,8 @@ def session(
     with ExitStack() as stack:
         # the clips too: their features' last bits hang on the number of threads
         processes = (os.cpu_count() or 1) if options.scheduler else options.workers
-        stack.enter_context(shared_cores(processes))
-        clips = session_clips(options, checkpoint)
+        stack.enter_context(split_cores(processes))
+        clips = load_session_clips(options, checkpoint)
         # Nothing is read, and nothing is left behind: figures of this run alone.
         if options.fresh:
             cache = stack.enter_context(scratch())
@@ -204,7 +204,7 @@ def session(
         print(variations.line, file=sys.stderr)
         store = Store.open(cache, checkpoint, options.seed, variations.sha256)
         # ten thousand renders would fill the disk
-        renders = None if corpus_of(options) else store.folder / "renders"
+        renders = None if get_corpus(options) else store.folder / "renders"
         reference = Reference(checkpoint, options.seed, renders, variations)
         started = partial(Cluster, options.scheduler) if options.scheduler else None
         yield JudgeContext(

@@ -12,7 +12,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import search
 from kokoro_ane.eval.judge import LONG_S
 from kokoro_ane.eval.release import main as release
-from kokoro_ane.eval.search import LONG, ROOM, Search, shares_of
+from kokoro_ane.eval.search import LONG, ROOM, Search, compute_shares
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.trade_off import Point
 from tests.commands import refused
@@ -77,7 +77,7 @@ def searching(monkeypatch, tmp_path):
             return within(most_bytes, weights)
 
         choices.within = noted
-        monkeypatch.setattr(search, "judged_file", judged)
+        monkeypatch.setattr(search, "judge_file", judged)
         return made
 
     return make
@@ -85,7 +85,7 @@ def searching(monkeypatch, tmp_path):
 
 def test_the_smallest_is_found_by_halving(searching):
     made = searching(lambda size, _: (0.15 if size >= 33 else 0.3, 1.0))
-    best = made.smallest()
+    best = made.find_smallest()
     assert 33 <= best.size_bytes / 1e6 < 36
     assert best.holds
     assert max(trial.size_bytes for trial in made.trials if not trial.holds) < 33e6
@@ -94,7 +94,7 @@ def test_the_smallest_is_found_by_halving(searching):
 def test_what_is_nearest_to_its_limit_is_mended(searching):
     """The gate of pauses breaks until the distance in pauses counts four times as much."""
     made = searching(lambda size, weights: (0.05, 9.0 if weights["pauses"] < 4 else 3.0))
-    best = made.within(30e6)
+    best = made.find_within(30e6)
     assert best.weights == {"speech": 1.0, "pauses": 4.0}
     assert [trial.gate for trial in made.trials] == ["pause_peak_db worst", "pause_peak_db worst"]
     assert [trial.holds for trial in made.trials] == [False, True]
@@ -102,7 +102,7 @@ def test_what_is_nearest_to_its_limit_is_mended(searching):
 
 def test_what_mending_cannot_mend_is_named(searching):
     made = searching(lambda size, _: (0.3, 1.0))
-    best = made.within(30e6)
+    best = made.find_within(30e6)
     assert not best.holds
     assert len(made.trials) == search.MENDED
     refused("no choice of these levels holds: .* 150% of mcd_increase_db mean", made.smallest)
@@ -113,25 +113,27 @@ def test_a_package_above_its_forecast_is_built_smaller(searching, monkeypatch):
     made = searching(lambda *_: (0.1, 1.0))
     saved = made.candidates.saved
     package = SimpleNamespace(verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
-    made.context.request = lambda *_: package
+    made.context.make_request = lambda *_: package
     made.context.options = SimpleNamespace(checkpoint=None, build=made.candidates.folder / "new")
     monkeypatch.setattr(search, "build_package", lambda _: made.context.options.build.rmdir())
-    assert made.build(made.within(30e6), 30e6).size_bytes == pytest.approx(29.6e6)
+    assert made.build(made.find_within(30e6), 30e6).size_bytes == pytest.approx(29.6e6)
 
 
 def test_what_the_layout_takes_is_added_to_means(searching):
-    assert searching(lambda *_: (0.14, 1.0)).within(30e6).holds
+    assert searching(lambda *_: (0.14, 1.0)).find_within(30e6).holds
     taken = {"mcd_increase_db mean": 0.3}
-    assert not searching(lambda *_: (0.14, 1.0), taken).within(30e6).holds
+    assert not searching(lambda *_: (0.14, 1.0), taken).find_within(30e6).holds
 
 
 def test_long_clips_have_a_share_of_their_own():
-    shares = shares_of(level_with(0.1, 3.0, long_db=0.18))
+    shares = compute_shares(level_with(0.1, 3.0, long_db=0.18))
     assert shares["mcd_increase_db mean"] == pytest.approx(0.5)
     assert shares["pause_peak_db worst"] == pytest.approx(0.5)
     assert shares[f"mcd_increase_db mean, {LONG}"] == pytest.approx(0.9)
     assert len(shares) == 3
-    assert shares_of(level_with(0.1, 3.0, words_state="broken"))["word_errors_added mean"] == 1.2
+    assert (
+        compute_shares(level_with(0.1, 3.0, words_state="broken"))["word_errors_added mean"] == 1.2
+    )
     assert f"{LONG_S:g}" in LONG
     assert ROOM < 1
 

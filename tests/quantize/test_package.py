@@ -21,7 +21,7 @@ from kokoro_ane.core.contract import MAIN, PADDED
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
+from kokoro_ane.eval.channel_gains import find_wrong_scales, read_layer_pairs
 from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
@@ -351,7 +351,7 @@ class TestQualityCommand:
         """Two seconds are all that is judged."""
         clips = [clip for clip in own_speech(built[0]) if clip.frames >= 80]
         shortest = min(clips, key=lambda clip: clip.frames)
-        monkeypatch.setattr("kokoro_ane.eval.reference.judged_clips", lambda *_: [shortest])
+        monkeypatch.setattr("kokoro_ane.eval.reference.list_judged_clips", lambda *_: [shortest])
         # slow where random weights speak
         monkeypatch.setattr("kokoro_ane.eval.metrics.trial.words_heard", lambda _: ("nothing",))
 
@@ -459,8 +459,8 @@ class TestQualityCommand:
         parent = manifest_of(copied, "fp16").package_path
         for name in COMPRESSED:
             assert (
-                wrong_scales(
-                    package_pairs(parent, manifest_of(copied, name).package_path),
+                find_wrong_scales(
+                    read_layer_pairs(parent, manifest_of(copied, name).package_path),
                     METHODS[name].balances,
                 )
                 == ()

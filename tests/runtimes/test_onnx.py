@@ -60,21 +60,21 @@ class TestFiles:
         """Its vocoder alone, opened from the manifest; figures of another version or precision have
         another name.
         """
-        from kokoro_ane.eval.execution import arithmetic, opened
+        from kokoro_ane.eval.execution import name_arithmetic, open_executable
         from kokoro_ane.runtimes.registry import judged_manifest
         from kokoro_ane.speech.speech import check_speech
         from kokoro_ane.vocoder.render import render_reference
 
         request = Request(tiny_checkpoint, build, "fp32")
         method, manifest = judged_manifest("onnx", request, build_package)
-        speech, how = check_speech(tiny_checkpoint, 40), arithmetic("onnx", "declared")
+        speech, how = check_speech(tiny_checkpoint, 40), name_arithmetic("onnx", "declared")
         assert method.name == "fp32"
         assert how.startswith("onnx-1.")
-        assert arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
+        assert name_arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
         reference = render_reference(Vocoder.from_checkpoint(tiny_checkpoint), speech)
-        assert snr_db(reference, opened(manifest.path, how).render(speech)) >= 100
+        assert snr_db(reference, open_executable(manifest.path, how).render(speech)) >= 100
         with refused("--precision ane_numerics is of the executed packages"):
-            arithmetic("onnx", "ane_numerics")
+            name_arithmetic("onnx", "ane_numerics")
         with refused("--runtime torch is what levels are judged against"):
             judged_manifest("torch", request, build_package)
 
@@ -115,7 +115,7 @@ class TestFiles:
         """A processor that loses bits refuses integer products; opened nevertheless, there is more
         noise.
         """
-        from kokoro_ane.eval.facts import facts_of
+        from kokoro_ane.eval.facts import read_facts
         from kokoro_ane.pipeline.apply import main as quantize
 
         copied = Path(shutil.copytree(build, tmp_path / "build"))
@@ -130,7 +130,7 @@ class TestFiles:
         for name in sorted({"fp32", "w8", "w8a8"} - {level}):
             with refused(f"which is not padded-{name}: renamed"):
                 require_genuine(dataclasses.replace(manifest, method=name), f"padded-{name}")
-        facts = facts_of(manifest)
+        facts = read_facts(manifest)
         stored = facts.stored_bytes["int8"] + facts.stored_bytes.get("uint8", 0)
         assert facts.stored_bytes["float"] / 4 < stored < facts.bytes
         products = facts.operations.get(onnx_file.INTEGER_PRODUCT, 0)

@@ -27,9 +27,9 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.eval.facts import facts_of
-from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.levels import wrong_channels
+from kokoro_ane.eval.facts import read_facts
+from kokoro_ane.eval.gates import select_gates
+from kokoro_ane.eval.levels import find_wrong_channels
 from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
@@ -185,11 +185,11 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
         UTTERANCE,
         WINDOW,
     ]
-    facts = facts_of(manifest)
+    facts = read_facts(manifest)
     assert sum(facts.stored_bytes.values()) < 1.02 * facts.bytes
     assert facts.minimum_ios == "iOS18"
     # windows, not the utterance
-    long = facts_of(manifest, 280)
+    long = read_facts(manifest, 280)
     assert long.forecast["m1"]["engine_high"] != facts.forecast["m1"]["engine_high"]
 
 
@@ -199,7 +199,7 @@ def test_every_method_compresses_all_functions_alike(built, speech, level):
     require_genuine(manifest, level)
     # by the stored kinds of every function
     refused(f"which is not {level}: renamed", require_genuine, replace(parent, method=level), level)
-    facts = facts_of(manifest)
+    facts = read_facts(manifest)
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
     assert (facts.int8_macs_share > 0.2) == (level == "w8a8")
     # its operations weigh more than the tiny model's weights
@@ -223,12 +223,14 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
         options=SimpleNamespace(build=built[1]),
         store=SimpleNamespace(figures=lambda _, make: make()),
     )
-    assert not wrong_channels(quick("w8"), manifest, context)
+    assert not find_wrong_channels(quick("w8"), manifest, context)
     file = LevelFile.for_level("w8", *built, "vocoder")
     path, form = next(iter(file.level.forms.items()))
     form.scale.view(-1)[:5].mul_(1.1)
     monkeypatch.setattr(LevelFile, "for_level", lambda *_: file)
-    assert [line.split(":")[0] for line in wrong_channels(quick("w8"), manifest, context)] == [path]
+    assert [line.split(":")[0] for line in find_wrong_channels(quick("w8"), manifest, context)] == [
+        path
+    ]
 
 
 def test_statistics_are_corrected_by_what_a_levels_weights_change(built, stage, monkeypatch):
@@ -428,8 +430,8 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech):
     spectrum = unpacked_spectrum(pack_utterance(speech, 280))
     assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
     assert not spectrum[..., 120 * 180 + 1 :].any()
-    assert {gate.name for gate in gates_for("fp16", PADDED)} - {
-        gate.name for gate in gates_for("fp16")
+    assert {gate.name for gate in select_gates("fp16", PADDED)} - {
+        gate.name for gate in select_gates("fp16")
     } == {"snr_db mean"}
 
 
@@ -501,10 +503,10 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     assert window == utterance
     require_genuine(manifest, "fp32")
     refused("which is not w8: renamed", require_genuine, replace(manifest, method="w8"), "w8")
-    facts = facts_of(w8.manifest)
+    facts = read_facts(w8.manifest)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
     assert 10 < snr_db(whole, w8a8.render(long)) < 60
-    facts = facts_of(w8a8.manifest)
+    facts = read_facts(w8a8.manifest)
     assert facts.int8_macs_share > 0.2
     # a convolution of both the decoder and the utterance function stands in both files
     assert facts.operations["ConvInteger"] >= w8a8.manifest.compression["int8_inputs"] > 20
