@@ -168,4 +168,4 @@ def test_a_size_out_of_reach_is_named(searching, monkeypatch):
         raise InputError("9.0 MB is out of reach: these levels go as far as 20.0 MB")
 
     made.candidates.within = refuse
-    refused("out of reach", made.within, 9e6)
+    refused("out of reach", made.find_within, 9e6)
