@@ -29,15 +29,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     from kokoro_ane.core import open_checkpoint
     from kokoro_ane.eval import Reference
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.vocoder import open_package
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     reference = Reference(checkpoint, seed=0)
     packages = {}
     for method in arguments.method.split(","):
-        request = Request(checkpoint, arguments.build, method, "streaming")
-        packages[method] = open_package(request.verified().path)
+        request = PackageRequest(checkpoint, arguments.build, method, "streaming")
+        packages[method] = open_package(request.load_verified().path)
     rows = []
     for voice in arguments.voices or checkpoint.voices:
         figures = measure_voice(reference, packages, voice)

@@ -88,12 +88,16 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
         open_executable,
         render_auditions,
     )
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
 
     checkpoint = open_checkpoint(WEIGHTS)
     reference = Reference(checkpoint, seed=0)
     packages = {
-        name: partial(open_executable, Request(checkpoint, build, name).verified().path, "declared")
+        name: partial(
+            open_executable,
+            PackageRequest(checkpoint, build, name).load_verified().path,
+            "declared",
+        )
         for name in levels
     }
     clips = []
@@ -113,7 +117,10 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
                 "seed": figures_of(original, seed),
             }
         )
-    sizes = {name: Request(checkpoint, build, name).verified().package_bytes for name in levels}
+    sizes = {
+        name: PackageRequest(checkpoint, build, name).load_verified().package_bytes
+        for name in levels
+    }
     data = {
         "commit": commit(),
         "bytes": sizes,

@@ -219,7 +219,7 @@ def render_recordings(build: Path) -> list[Path]:
 
     from kokoro_ane.core import open_checkpoint
     from kokoro_ane.eval import DECLARED, Reference, list_judged_clips, open_executable
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.vocoder import render_reference
 
     checkpoint = open_checkpoint("kokoro-int8")
@@ -231,7 +231,7 @@ def render_recordings(build: Path) -> list[Path]:
         if method is None:
             samples = render_reference(reference.vocoder, inputs)
         else:
-            manifest = Request(checkpoint, build, method).verified()
+            manifest = PackageRequest(checkpoint, build, method).load_verified()
             samples = open_executable(manifest.path, DECLARED).render(inputs)
         paths.append(SAMPLES / f"{name}.flac")
         soundfile.write(paths[-1], samples, SAMPLE_RATE_HZ, subtype="PCM_16")

@@ -4,7 +4,7 @@ compared with those that they were made from.
     parent, package = (Path(f"KokoroVocoder-{level}.mlpackage") for level in ("fp16", "w8"))
     # () where every channel is right
     find_wrong_scales(read_layer_pairs(parent, package), balanced=False)
-    find_wrong_scales(level.pairs(vocoder))
+    find_wrong_scales(level.list_pairs(vocoder))
 
 A wrong scale is an error along the channel's own weights, rounding one in all directions, so the
 two are told apart without a listener. What balancing moves is taken out or left out: factors of

@@ -174,7 +174,7 @@ class ClipBench:
 
             checkpoint = self.reference.checkpoint
             stage = execution.stage
-            level = LevelFile.for_level(execution.level, checkpoint, manifest.parent, stage)
+            level = LevelFile.open(execution.level, checkpoint, manifest.parent, stage)
             if stage == ENCODER:
                 backend = torch_backend(level.network, checkpoint.config)
                 return EncoderSubject(ClipReader(self.reference, backend))

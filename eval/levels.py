@@ -44,7 +44,14 @@ from kokoro_ane.eval.session import JudgeContext, get_corpus
 from kokoro_ane.eval.store import clip_name, explain_withheld
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.pipeline import build_package
-from kokoro_ane.quantize import HALF, Method, built, built_encoder, options_for, parse_level
+from kokoro_ane.quantize import (
+    HALF,
+    Method,
+    ensure_encoder,
+    ensure_vocoder,
+    make_options,
+    parse_level,
+)
 from kokoro_ane.runtimes import PACKAGE, require_genuine
 from kokoro_ane.speech import Clip, Utterance
 
@@ -110,16 +117,16 @@ def judge_method(method: Method, layout: str, context: JudgeContext) -> LevelRec
     request = context.make_request(method.name, layout)
     failed = ""
     if not there(request.vocoder):
-        failed = f"not built; `{options_for(method, layout).command}` builds it"
+        failed = f"not built; `{make_options(method, layout).command}` builds it"
     if failed and context.may_build:
         try:
-            built(request, build_package)
+            ensure_vocoder(request, build_package)
             failed = ""
         except (InputError, CheckFailed) as problem:
             failed = f"not built: {problem}"
     if failed:
         return make_failed_level(request.level, method.title, failed, method.unfit_for_engine)
-    manifest = request.verified()
+    manifest = request.load_verified()
     return judge_package(method, manifest, context) | {
         "facts": read_cached_facts(manifest, context)
     }
@@ -139,9 +146,9 @@ def judge_package(method: Method, manifest: Manifest, context: JudgeContext) -> 
 
 
 def judge_encoder(name: str, context: JudgeContext) -> LevelRecord:
-    """Find or build an encoder's level, and judge it. Raises what built_encoder raises."""
+    """Find or build an encoder's level, and judge it. Raises what ensure_encoder raises."""
     request = replace(context.make_request(HALF), encoder=name)
-    paths = built_encoder(request, build_package if context.may_build else None)
+    paths = ensure_encoder(request, build_package if context.may_build else None)
     manifests = [Manifest.load(path) for path in paths]
     for manifest in manifests:
         manifest.verify()
@@ -150,13 +157,13 @@ def judge_encoder(name: str, context: JudgeContext) -> LevelRecord:
 
 
 def judge_file(name: str, stage: str, context: JudgeContext) -> LevelRecord:
-    """Judge a level before it is converted, in PyTorch. Raises what LevelFile.for_level raises."""
+    """Judge a level before it is converted, in PyTorch. Raises what LevelFile.open raises."""
     # late, as below: what no package of a vocoder needs to be judged
     from kokoro_ane.eval.channel_gains import find_wrong_scales
     from kokoro_ane.quantize import LevelFile
 
-    file = LevelFile.for_level(name, context.checkpoint, context.options.build, stage)
-    pairs = file.level.pairs(file.plain) if stage == VOCODER else ()
+    file = LevelFile.open(name, context.checkpoint, context.options.build, stage)
+    pairs = file.level.list_pairs(file.plain) if stage == VOCODER else ()
     context = replace(context, execution=replace(context.execution, stage=stage, level=name))
     return _judge(name, [file.manifest], context, find_wrong_scales(pairs))
 
@@ -192,7 +199,7 @@ def judge_product(
 
     checkpoint = context.checkpoint
     method, layout = parse_level(vocoder)
-    manifest = context.make_request(method.name, layout).verified()
+    manifest = context.make_request(method.name, layout).load_verified()
     paths = context.make_request(encoder=encoder).encoders
     encoders = [Manifest.load(path) for path in paths]
     parts = {
@@ -320,7 +327,7 @@ def find_wrong_channels(method: Method, manifest: Manifest, context: JudgeContex
     # where it is missing. A padded package is read itself, beside its parent.
     parent = None
     if manifest.layout not in STREAMED:
-        parent = context.make_request(method.parent, manifest.layout).verified()
+        parent = context.make_request(method.parent, manifest.layout).load_verified()
         name += f"-{parent.package_sha256[:16]}"
 
     def read() -> dict[str, Any]:
@@ -331,8 +338,8 @@ def find_wrong_channels(method: Method, manifest: Manifest, context: JudgeContex
             return {"wrong": find_wrong_scales(pairs, method.balances)}
         from kokoro_ane.quantize import LevelFile
 
-        file = LevelFile.for_level(method.name, context.checkpoint, context.options.build, VOCODER)
-        return {"wrong": find_wrong_scales(file.level.pairs(file.plain))}
+        file = LevelFile.open(method.name, context.checkpoint, context.options.build, VOCODER)
+        return {"wrong": find_wrong_scales(file.level.list_pairs(file.plain))}
 
     return list(context.store.load_or_measure(name, read)["wrong"])
 

@@ -48,7 +48,7 @@ from kokoro_ane.core import (
 )
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, open_session
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, STAGES, VOCODER
-from kokoro_ane.quantize import CONVERTED, LEVELS, STAGE_METHODS, method_named
+from kokoro_ane.quantize import CONVERTED, LEVELS, STAGE_METHODS, find_method
 from kokoro_ane.runtimes import (
     DEFAULT_RUNTIME,
     RUNTIMES,
@@ -109,7 +109,7 @@ def check_level(options: QualityOptions) -> None:
             raise InputError(f"--{flag} belongs to the vocoder's levels")
     if stage == PRODUCT and not (vocoder and encoder):
         raise InputError(f"--method {name}: a product is VOCODER+ENCODER, such as p6+w8g")
-    method_named(encoder if plus else name, ENCODER)
+    find_method(encoder if plus else name, ENCODER)
 
 
 def prepare_level(
@@ -125,11 +125,20 @@ def prepare_level(
         judge_product,
     )
     from kokoro_ane.pipeline import build_package
-    from kokoro_ane.quantize import HALF, Request, built, built_encoder, default_layout, parse_level
+    from kokoro_ane.quantize import (
+        HALF,
+        PackageRequest,
+        default_layout,
+        ensure_encoder,
+        ensure_vocoder,
+        parse_level,
+    )
 
     name = options.method
     stage = options.stage
-    request = Request(checkpoint, options.build, name, options.layout, source=options.checkpoint)
+    request = PackageRequest(
+        checkpoint, options.build, name, options.layout, source=options.checkpoint
+    )
     # a level's file, from which packages of every layout are converted
     if (options.runtime, options.layout) == ("torch", "") and name not in CONVERTED:
         return f"{stage}-{name}-torch", partial(judge_file, name, stage)
@@ -139,8 +148,8 @@ def prepare_level(
         vocoder, _, encoder = name.partition("+")
         method, layout = parse_level(vocoder, default_layout(checkpoint))
         request = replace(request, method=method.name, layout=layout)
-        built(request, build_package)
-        built_encoder(replace(request, method=HALF, encoder=encoder), build_package)
+        ensure_vocoder(request, build_package)
+        ensure_encoder(replace(request, method=HALF, encoder=encoder), build_package)
         return f"product-{name}", partial(judge_product, request.level, encoder)
     method, manifest = judged_manifest(options.runtime, request, build_package)
     stem = manifest.path.stem

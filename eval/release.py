@@ -33,7 +33,7 @@ from kokoro_ane.core import (
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, open_session
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.pipeline import read_decision
-from kokoro_ane.quantize import CHOICES, METHODS, Method, default_layout, method_named, parse_level
+from kokoro_ane.quantize import CHOICES, METHODS, Method, default_layout, find_method, parse_level
 from mlprogram import load_rules
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def combine_products(
     """Every encoder of --encoders with every vocoder of these levels."""
     if options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
-    encoders = [method_named(name, ENCODER).name for name in options.encoders.split(",")]
+    encoders = [find_method(name, ENCODER).name for name in options.encoders.split(",")]
     vocoders = [level_name(method.name, layout) for method, layout in levels]
     return [(encoder, vocoder) for encoder in encoders for vocoder in vocoders]
 

@@ -55,7 +55,7 @@ def find_judged_packages(
     another.
     """
     from kokoro_ane.eval.report_figures import list_judged_levels
-    from kokoro_ane.quantize import Request, parse_level
+    from kokoro_ane.quantize import PackageRequest, parse_level
     from kokoro_ane.vocoder import open_package
 
     decided = record["provenance"]["checkpoint_sha256"]
@@ -68,7 +68,7 @@ def find_judged_packages(
     packages: dict[str, Callable[[], Any]] = {}
     for level in list_judged_levels(record):
         method, layout = parse_level(level["method"])
-        manifest = Request(checkpoint, build, method.name, layout).verified()
+        manifest = PackageRequest(checkpoint, build, method.name, layout).load_verified()
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
             raise InputError(
                 f"{manifest.package} has changed since the decision: run `kokoro-ane release` again"
@@ -85,7 +85,7 @@ def describe_product(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     """
     from kokoro_ane.core import there
     from kokoro_ane.pipeline import first_voice_bytes
-    from kokoro_ane.quantize import HALF, Request
+    from kokoro_ane.quantize import HALF, PackageRequest
     from kokoro_g2p import text_bytes
 
     product: dict[str, Any] = {
@@ -96,9 +96,9 @@ def describe_product(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
         "lacking": ["encoder"],
         "encoder_ios": "",
     }
-    request = Request(checkpoint, build, HALF)
+    request = PackageRequest(checkpoint, build, HALF)
     if all(map(there, request.encoders)):
-        manifests = [request.manifest(path) for path in request.encoders]
+        manifests = [request.load_manifest(path) for path in request.encoders]
         product["bytes"]["encoder"] = sum(manifest.package_bytes for manifest in manifests)
         product["encoder_ios"] = max(manifest.target for manifest in manifests)
         product["lacking"] = []

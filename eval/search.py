@@ -37,7 +37,7 @@ from kokoro_ane.eval.report_figures import compute_used_share, parse_metric, par
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.pipeline import build_package
-from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, built
+from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, ensure_vocoder
 from kokoro_ane.speech import Utterance, own_speech
 
 # How much of a limit a choice may use on the tuning set. Its worst of 24 clips is milder than the
@@ -122,7 +122,7 @@ class Search:
             file=sys.stderr,
         )
         whole = judge_package(METHODS[parent.method], parent, tuning)
-        candidates = Candidates.measured(
+        candidates = Candidates.measure(
             context.checkpoint, method, parent, context.options.build / "search"
         )
         shares = compute_shares(whole)
@@ -173,14 +173,14 @@ class Search:
         name = self.method.name
         layout = self.layout
         build_package(QuantizeOptions(name, layout=layout, checkpoint=source, build=build))
-        over = self.context.make_request(name, layout).verified().package_bytes - most_bytes
+        over = self.context.make_request(name, layout).load_verified().package_bytes - most_bytes
         if over <= 0:
             return trial
         print(f"{over / 1e6:.2f} MB above the forecast: a smaller one", file=sys.stderr)
         return self.build(self.find_within(trial.size_bytes - over), most_bytes)
 
     def _judge(self, most_bytes: float, weights: Mapping[str, float]) -> SearchTrial:
-        point, size_bytes = self.candidates.within(most_bytes, weights)
+        point, size_bytes = self.candidates.find_within(most_bytes, weights)
         start = time.monotonic()
         # a folder for each: workers keep a file open by its name
         digest = sha256_of_json(dict(sorted(point.levels.items())))
@@ -221,7 +221,7 @@ def search_level(
     sets reject the smallest, the next larger one that holds is asked, ASKS times at most. `record`
     gets every trial, and how often the judged sets were asked.
     """
-    parent = built(context.make_request(HALF, layout), build_package)
+    parent = ensure_vocoder(context.make_request(HALF, layout), build_package)
     search = Search.start(context, method, parent)
     asked = 0
     most_bytes = math.inf if most_mb is None else 1e6 * most_mb

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.speech import Clip
 
 # who computes what a level is given: PyTorch in fp32; the encoder package
@@ -103,13 +103,17 @@ class JudgeContext:
     workers: "Workers"
     progress: "Progress"
 
-    def make_request(self, method: str = "", layout: str = "", encoder: str = "") -> "Request":
+    def make_request(
+        self, method: str = "", layout: str = "", encoder: str = ""
+    ) -> "PackageRequest":
         """Request packages of these levels, where this judgement looks for them."""
-        from kokoro_ane.quantize import Request
+        from kokoro_ane.quantize import PackageRequest
 
         build = self.options.build
         source = self.options.checkpoint
-        return Request(self.checkpoint, build, method, layout, source=source, encoder=encoder)
+        return PackageRequest(
+            self.checkpoint, build, method, layout, source=source, encoder=encoder
+        )
 
 
 def report_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
@@ -170,7 +174,7 @@ def open_session(
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
     from kokoro_ane.pipeline import build_package
-    from kokoro_ane.quantize import HALF, Request, built_encoder
+    from kokoro_ane.quantize import HALF, PackageRequest, ensure_encoder
 
     if not 1 <= options.workers <= MAX_WORKERS:
         raise InputError(f"--workers {options.workers}: give 1 to {MAX_WORKERS}")
@@ -183,8 +187,8 @@ def open_session(
         require_installed("--scheduler", "cluster")
     precision = name_arithmetic(runtime, options.precision)
     package = (
-        built_encoder(
-            Request(checkpoint, options.build, HALF, source=options.checkpoint),
+        ensure_encoder(
+            PackageRequest(checkpoint, options.build, HALF, source=options.checkpoint),
             build_package if may_build else None,
         )
         if options.features == PACKAGE

@@ -25,7 +25,7 @@ from kokoro_ane.eval.renditions import (
     fit_clip,
 )
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.quantize.locator import HALF, Request, built_encoder
+from kokoro_ane.quantize.locator import HALF, PackageRequest, ensure_encoder
 from kokoro_ane.speech.corpus import within
 from kokoro_ane.speech.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -175,5 +175,5 @@ def test_figures_are_kept_by_the_package_s_hash(monkeypatch):
 
 
 def test_an_encoder_that_is_not_built_names_the_command(reference, tmp_path):
-    request = Request(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE))
-    refused("does not exist: run `kokoro-ane build encoder", built_encoder, request, None)
+    request = PackageRequest(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE))
+    refused("does not exist: run `kokoro-ane build encoder", ensure_encoder, request, None)

@@ -83,7 +83,7 @@ def checkpoint():
 
 @pytest.fixture(scope="module")
 def level(checkpoint, tmp_path_factory):
-    return LevelFile.for_level(LEVEL, checkpoint, tmp_path_factory.mktemp("build"), ENCODER)
+    return LevelFile.open(LEVEL, checkpoint, tmp_path_factory.mktemp("build"), ENCODER)
 
 
 @pytest.fixture(scope="module")

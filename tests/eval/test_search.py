@@ -46,7 +46,7 @@ class Choices:
     def __init__(self, folder):
         self.folder, self.saved = folder, []
 
-    def within(self, most_bytes, weights):
+    def find_within(self, most_bytes, weights):
         return Point(self.whole_bytes - most_bytes, 0.0, {"a": "w8"}), most_bytes
 
     def save(self, point, size_bytes, build, with_level=False):
@@ -70,13 +70,13 @@ def searching(monkeypatch, tmp_path):
             weights = made.weights_now
             return level_with(*worse(choices.saved[-1] / 1e6, weights))
 
-        within = choices.within
+        within = choices.find_within
 
         def noted(most_bytes, weights):
             made.weights_now = dict(weights)
             return within(most_bytes, weights)
 
-        choices.within = noted
+        choices.find_within = noted
         monkeypatch.setattr(search, "judge_file", judged)
         return made
 
@@ -167,5 +167,5 @@ def test_a_size_out_of_reach_is_named(searching, monkeypatch):
     def refuse(*_):
         raise InputError("9.0 MB is out of reach: these levels go as far as 20.0 MB")
 
-    made.candidates.within = refuse
+    made.candidates.find_within = refuse
     refused("out of reach", made.find_within, 9e6)

@@ -15,9 +15,9 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.layers import Conv, ConvTranspose, Snake, with_zero_taps
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
-from kokoro_ane.quantize.fits import form_of
-from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.fits import make_form
+from kokoro_ane.quantize.level import CompressionLevel
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.methods import METHODS, IntegerWeights
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.runtimes.genuine import require_genuine
@@ -65,7 +65,7 @@ class TestFiles:
         from kokoro_ane.speech.speech import check_speech
         from kokoro_ane.vocoder.render import render_reference
 
-        request = Request(tiny_checkpoint, build, "fp32")
+        request = PackageRequest(tiny_checkpoint, build, "fp32")
         method, manifest = judged_manifest("onnx", request, build_package)
         speech, how = check_speech(tiny_checkpoint, 40), name_arithmetic("onnx", "declared")
         assert method.name == "fp32"
@@ -82,7 +82,7 @@ class TestFiles:
         from kokoro_ane.runtimes.registry import judged_manifest
 
         source = str(tiny_checkpoint.folder)
-        request = Request(tiny_checkpoint, tmp_path, "w8", source=source)
+        request = PackageRequest(tiny_checkpoint, tmp_path, "w8", source=source)
         _, manifest = judged_manifest("onnx", request, build_package)
         # after the line that says why the layout is padded
         lines = capsys.readouterr().err.splitlines()[1:]
@@ -140,7 +140,7 @@ class TestFiles:
         assert marks == ({onnx_file.INTEGERS} if integers else set())
         reference = spoken(tiny_checkpoint, copied, "onnx", "abt de, fɡh.")
         vocoder, frames = (
-            open_runtime("onnx", Request(tiny_checkpoint, copied, level)).vocoder,
+            open_runtime("onnx", PackageRequest(tiny_checkpoint, copied, level)).vocoder,
             reference["asr"].shape[-1],
         )
         columns = (reference[name] for name in VOCODER_INPUTS)
@@ -148,7 +148,7 @@ class TestFiles:
         assert least_db < snr_db(reference["waveform"], waveform) < most_db
         path.unlink()
         with refused(f"run `kokoro-ane quantize --method {level} .*--runtime onnx`"):
-            open_runtime("onnx", Request(tiny_checkpoint, copied, level))
+            open_runtime("onnx", PackageRequest(tiny_checkpoint, copied, level))
         assert quantize(["--method", "p6", *flags]) == 2
 
 
@@ -158,7 +158,7 @@ INNER, OUT = 12, 20
 # A convolution as the recipe prepares it, and the range of what it reads
 def integer_conv(conv, size, place):
     """The convolution on its weights' integers."""
-    form = form_of(conv.weight.detach().numpy(), IntegerWeights())
+    form = make_form(conv.weight.detach().numpy(), IntegerWeights())
     assert isinstance(form, Integers)
     return IntegerConv(conv, form, size, place)
 
@@ -248,7 +248,7 @@ def test_places_name_every_convolution_and_a_level_fits_what_they_fold(tiny_chec
     for name, place in places(eager).items():
         layer = vocoder.get_submodule(place.path)
         weight, axis = layer.weight.detach(), int(layer.transposed)
-        forms[place.path] = form_of(weight.numpy(), IntegerWeights(), axis=axis)
+        forms[place.path] = make_form(weight.numpy(), IntegerWeights(), axis=axis)
         divisor = torch.ones(1) if place.alpha is None else place.alpha
         divisor = divisor.view((-1, 1, 1, 1) if axis else (1, -1, 1, 1))
         folded[name] = weight * place.outer / divisor
@@ -258,7 +258,7 @@ def test_places_name_every_convolution_and_a_level_fits_what_they_fold(tiny_chec
         for path, layer in vocoder.named_modules()
         if isinstance(layer, Conv | ConvTranspose) and path != "generator.conv_post"
     }
-    attach_to_eager(eager, vocoder, Level(METHODS["w8"], forms, {}, {}, {}))
+    attach_to_eager(eager, vocoder, CompressionLevel(METHODS["w8"], forms, {}, {}, {}))
     for name, weight in folded.items():
         assert snr_db(weight, eager.get_submodule(name).weight.detach()) > 35, name
 

@@ -39,17 +39,17 @@ from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.compress import (
     LevelFile,
     build_compressed,
-    level_for,
+    load_or_make_level,
+    make_parent_stage,
     require_stored,
-    stage_of,
 )
 from kokoro_ane.quantize.locator import default_layout
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import (
     PRODUCTS,
     Residuals,
-    statistics_shift,
-    streaming_stage,
+    make_streaming_stage,
+    measure_statistics_shift,
     with_integers,
 )
 from kokoro_ane.runtimes.genuine import require_genuine
@@ -117,7 +117,7 @@ def speech(built):
 @pytest.fixture
 def stage(built):
     """The stage of the uncompressed package."""
-    return stage_of(built[0], manifest_of(built, "fp16"))
+    return make_parent_stage(built[0], manifest_of(built, "fp16"))
 
 
 def manifest_of(built, level, layout=STREAMING):
@@ -139,7 +139,7 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
         snr_db(render_reference(Vocoder.from_checkpoint(checkpoint), short), package.render(short))
         > 40
     )
-    twin = stage_of(checkpoint, package.manifest).in_torch()
+    twin = make_parent_stage(checkpoint, package.manifest).in_torch()
     whole = package.render(speech)
     assert snr_db(twin.render(speech), whole) > 40
     features, style = package.pack(speech), speech.style[:, :, None, None]
@@ -212,7 +212,7 @@ def test_every_method_compresses_all_functions_alike(built, speech, level):
 
 def level_named(built, name):
     """The level whose file stands beside the packages."""
-    return level_for(quick(name), *built)
+    return load_or_make_level(quick(name), *built)
 
 
 def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch):
@@ -224,10 +224,10 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
         store=SimpleNamespace(figures=lambda _, make: make()),
     )
     assert not find_wrong_channels(quick("w8"), manifest, context)
-    file = LevelFile.for_level("w8", *built, "vocoder")
+    file = LevelFile.open("w8", *built, "vocoder")
     path, form = next(iter(file.level.forms.items()))
     form.scale.view(-1)[:5].mul_(1.1)
-    monkeypatch.setattr(LevelFile, "for_level", lambda *_: file)
+    monkeypatch.setattr(LevelFile, "open", lambda *_: file)
     assert [line.split(":")[0] for line in find_wrong_channels(quick("w8"), manifest, context)] == [
         path
     ]
@@ -237,8 +237,8 @@ def test_statistics_are_corrected_by_what_a_levels_weights_change(built, stage, 
     level = level_named(built, "w8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 6))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
-    assert not statistics_shift(stage, stage).any()
-    corrected = streaming_stage(stage, level)
+    assert not measure_statistics_shift(stage, stage).any()
+    corrected = make_streaming_stage(stage, level)
     shift = corrected.shift
     # a sentence that took no part has it too
     moved = Residuals(corrected.modules)(clips[5]) - Residuals(stage.modules)(clips[5])
@@ -251,7 +251,7 @@ def test_the_frame_decoder_reads_in_the_levels_steps(built, stage, monkeypatch):
     level = level_named(built, "w8a8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 1))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips)
-    modules, expected = streaming_stage(stage, level).modules, level.applied(stage.vocoder)
+    modules, expected = make_streaming_stage(stage, level).modules, level.apply(stage.vocoder)
     frames = [path for path in level.ranges if not path.startswith("generator.")]
     assert len(frames) > 5
     for path in frames:
@@ -380,7 +380,9 @@ def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(b
                 # the tiny last stage's weights are too few to pay, and its inputs are in float
                 if path in level.forms:
                     compared.append(number)
-                    assert np.array_equal(weight.detach().numpy(), level.forms[path].array()), path
+                    assert np.array_equal(weight.detach().numpy(), level.forms[path].to_array()), (
+                        path
+                    )
     assert compared
     for product in PRODUCTS:
         layers = decoder.get_submodule(product).modules()
@@ -418,7 +420,7 @@ def test_a_package_of_another_predictor(built, tmp_path, capsys):
     manifest = manifest_of(built, "fp16")
     manifest.inputs[DECODER][STATISTICS]["predictor_sha256"] = "0" * 64
     words = "has predicted statistics 000000000000, tiny now has .* again"
-    refused(words, stage_of, checkpoint, manifest)
+    refused(words, make_parent_stage, checkpoint, manifest)
     folder = Path(shutil.copytree(out, tmp_path / "build"))
     manifest.save(folder / manifest.path.name)
     common = f"Hi. --checkpoint {checkpoint.folder} --build {folder} -o {tmp_path}/a.wav"
@@ -481,7 +483,9 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     long = check_speech(checkpoint, 220)
     whole = fp32.render(long)
     assert (
-        snr_db(stage_of(checkpoint, manifest_of(built, "fp16")).in_torch().render(long), whole)
+        snr_db(
+            make_parent_stage(checkpoint, manifest_of(built, "fp16")).in_torch().render(long), whole
+        )
         >= 100
     )
     nothing = np.zeros((1, fp32.chain.rows, 1, 1), np.float32)
@@ -518,7 +522,7 @@ def test_integers_in_windows_on_any_processor(built, tmp_path):
     them.
     """
     level, long = level_named(built, "w8a8"), check_speech(built[0], 220)
-    prepared = level.prepared(Vocoder.from_checkpoint(built[0]))
+    prepared = level.prepare(Vocoder.from_checkpoint(built[0]))
     stage = onnx_levels.make_integer_functions(
         OnnxStreamingStage.from_checkpoint(built[0], prepared), level
     )

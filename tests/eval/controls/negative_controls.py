@@ -36,7 +36,7 @@ from kokoro_ane.eval.renditions import (
     VocoderSubject,
 )
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.speech import Utterance
 from kokoro_ane.vocoder import open_package
 from tests.eval.controls.faults import Fault, drop
@@ -143,7 +143,7 @@ class Swapped(ClipReader):
 
 def packages(vocoder: str, encoder: str, setting: Setting) -> Subject | None:
     """The executed chain of two packages; None where one is not built."""
-    request = Request(setting.reference.checkpoint, setting.build, vocoder, encoder=encoder)
+    request = PackageRequest(setting.reference.checkpoint, setting.build, vocoder, encoder=encoder)
     if not all(path.is_file() for path in (request.vocoder, *request.encoders)):
         return None
     reader = ClipReader(setting.reference, EncoderPackage(request.encoders).backend)
