@@ -52,7 +52,7 @@ class Bench:
         self.store = SimpleNamespace(find=self.cache.get, keep=self.keep)
         self.execution, self.clips = Execution("declared"), CLIPS
         self.options = SimpleNamespace(all_clips=all_clips)
-        self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
+        self.progress = SimpleNamespace(start_level=lambda *_: None, count_clip=lambda *_: None)
         self.workers, self.count = self, 2
         self.reference = None
 

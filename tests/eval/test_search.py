@@ -105,14 +105,14 @@ def test_what_mending_cannot_mend_is_named(searching):
     best = made.find_within(30e6)
     assert not best.holds
     assert len(made.trials) == search.MENDED
-    refused("no choice of these levels holds: .* 150% of mcd_increase_db mean", made.smallest)
+    refused("no choice of these levels holds: .* 150% of mcd_increase_db mean", made.find_smallest)
 
 
 def test_a_package_above_its_forecast_is_built_smaller(searching, monkeypatch):
     """What stands beside the weights takes 0.4 MB more than was forecast."""
     made = searching(lambda *_: (0.1, 1.0))
     saved = made.candidates.saved
-    package = SimpleNamespace(verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
+    package = SimpleNamespace(load_verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
     made.context.make_request = lambda *_: package
     made.context.options = SimpleNamespace(checkpoint=None, build=made.candidates.folder / "new")
     monkeypatch.setattr(search, "build_package", lambda _: made.context.options.build.rmdir())

@@ -466,7 +466,7 @@ def test_moments_are_means_over_columns(vocoder, clip):
     )
     whole = fit(weight, PaletteWeights(6, int8_entries=True))
     assert whole.entries.dtype == torch.int8
-    assert np.abs(whole.array() - weight).max() < 0.1 * np.abs(weight).max()
+    assert np.abs(whole.to_array() - weight).max() < 0.1 * np.abs(weight).max()
 
 
 def test_one_layer_of_a_calibration(vocoder, clip):

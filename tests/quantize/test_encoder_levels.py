@@ -51,7 +51,7 @@ class TestStored:
         assert block.scale.shape == (16, 2, 1, 1)
         errors = [np.square(form.to_array() - weight).mean() for form in (row, block) if form]
         assert errors[1] < 0.7 * errors[0]
-        assert np.abs(block.array() - weight).max() <= np.abs(weight).max() / 254 * 1.001
+        assert np.abs(block.to_array() - weight).max() <= np.abs(weight).max() / 254 * 1.001
 
     def test_a_table_for_some_rows_is_nearer_than_one_for_all(self):
         weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]

@@ -221,7 +221,7 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
     context = SimpleNamespace(
         checkpoint=built[0],
         options=SimpleNamespace(build=built[1]),
-        store=SimpleNamespace(figures=lambda _, make: make()),
+        store=SimpleNamespace(load_or_measure=lambda _, make: make()),
     )
     assert not find_wrong_channels(quick("w8"), manifest, context)
     file = LevelFile.open("w8", *built, "vocoder")
