@@ -62,7 +62,7 @@ from kokoro_ane.pipeline import (
     has_upstreams_widths,
     load_upstream,
 )
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.runtimes import RUNTIMES, find_files, module_of, open_runtime
 from kokoro_ane.speech import speech_lines
 from kokoro_g2p import chunks, text_reader
@@ -162,7 +162,7 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     for name in (RUNTIMES[runtime].module.partition(":")[0], *RUNTIMES[runtime].needs):
         importlib.import_module(name)
     encoders, vocoder = find_files(
-        runtime, Request(checkpoint, options.build, options.method, options.layout)
+        runtime, PackageRequest(checkpoint, options.build, options.method, options.layout)
     )
     voice = checkpoint.voice(options.voice or checkpoint.voices[0])
     opened_parts = dict[str, Any]()
@@ -254,7 +254,7 @@ def pipeline_speaker(
 ) -> Speaker:
     """Load the chain of a runtime; return what speaks a text in a voice by it."""
     method = "fp16" if runtime == "torch" else options.method
-    request = Request(checkpoint, options.build, method, options.layout)
+    request = PackageRequest(checkpoint, options.build, method, options.layout)
     opened = open_runtime(runtime, request)
     reader = text_reader("us")
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock)

@@ -71,11 +71,11 @@ CUTS = {
 def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     """Return a function that speaks a text in a voice, by PyTorch."""
     from kokoro_ane.pipeline import Pipeline, SpeechOptions
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.runtimes import open_runtime
     from kokoro_g2p import text_reader, voice_language
 
-    opened = open_runtime("torch", Request(checkpoint, Path("build"), "fp32", PADDED))
+    opened = open_runtime("torch", PackageRequest(checkpoint, Path("build"), "fp32", PADDED))
     reader = cache(text_reader)
 
     @cache

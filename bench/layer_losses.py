@@ -32,23 +32,23 @@ def main(argv: list[str] | None = None) -> int:
         METHODS,
         SPEECH,
         Candidates,
-        Level,
-        Request,
+        CompressionLevel,
+        PackageRequest,
+        compute_speech_vector,
+        cut_excerpts,
         default_layout,
-        excerpts_of,
-        speech_vector,
     )
     from kokoro_ane.speech import FIRST_SEED
     from kokoro_ane.vocoder import Vocoder, render_reference
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     method = METHODS[arguments.method]
-    request = Request(checkpoint, arguments.build, "fp16", default_layout(checkpoint))
+    request = PackageRequest(checkpoint, arguments.build, "fp16", default_layout(checkpoint))
     folder = arguments.build / "search"
-    candidates = Candidates.measured(checkpoint, method, request.verified(), folder)
+    candidates = Candidates.measure(checkpoint, method, request.load_verified(), folder)
     vocoder = Vocoder.from_checkpoint(checkpoint)
     excerpts = [
-        one for one in excerpts_of(checkpoint, vocoder, FIRST_SEED, 4) if one.kind == SPEECH
+        one for one in cut_excerpts(checkpoint, vocoder, FIRST_SEED, 4) if one.kind == SPEECH
     ]
     renders = [torch.from_numpy(render_reference(vocoder, one.inputs)) for one in excerpts]
     keys = sorted(candidates.curvature.projections[SPEECH])
@@ -56,11 +56,13 @@ def main(argv: list[str] | None = None) -> int:
     rows = []
     for layer, level in (keys[place] for place in chosen):
         form = candidates.levels[level].forms[layer]
-        changed = Level(method, {layer: form}, {}, {}, {}).applied(vocoder)
+        changed = CompressionLevel(method, {layer: form}, {}, {}, {}).apply(vocoder)
         squares = [
             (
-                speech_vector(torch.from_numpy(render_reference(changed, one.inputs)), reference)
-                - speech_vector(reference, reference)
+                compute_speech_vector(
+                    torch.from_numpy(render_reference(changed, one.inputs)), reference
+                )
+                - compute_speech_vector(reference, reference)
             )
             .square()
             .mean()

@@ -29,15 +29,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     from kokoro_ane.core import open_checkpoint
     from kokoro_ane.eval import Reference
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.vocoder import open_package
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     reference = Reference(checkpoint, seed=0)
     packages = {}
     for method in arguments.method.split(","):
-        request = Request(checkpoint, arguments.build, method, "streaming")
-        packages[method] = open_package(request.verified().path)
+        request = PackageRequest(checkpoint, arguments.build, method, "streaming")
+        packages[method] = open_package(request.load_verified().path)
     rows = []
     for voice in arguments.voices or checkpoint.voices:
         figures = measure_voice(reference, packages, voice)
@@ -60,14 +60,14 @@ def measure_voice(reference: Any, packages: dict[str, Any], voice: str) -> list[
         line = speech_lines(JUDGED)[number]._replace(speed=1.0)
         clip = speak_line(reference.encoder, reference.checkpoint, line, voice, f"{voice}-{number}")
         frames.append(clip.frames)
-        inputs = reference.inputs(clip)
+        inputs = reference.compute_inputs(clip)
         original, seed = (
-            reference.clock(each) for each in (inputs, reference.with_noise(inputs, 1))
+            reference.render_clock(each) for each in (inputs, reference.with_noise(inputs, 1))
         )
         base = Baseline(original, (seed,), line.text)
         renders = {"seed": seed}
         for method, package in packages.items():
-            settled = reference.settled(inputs, clip, package.predictor)
+            settled = reference.with_statistics(inputs, clip, package.predictor)
             renders[method] = package.render(settled).astype(np.float64)
         for method, samples in renders.items():
             trial = Trial(original, samples, (seed,), None, line.text, base)

@@ -21,16 +21,16 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     from kokoro_ane.core import open_functions
-    from kokoro_ane.eval import frames_of, runs_of
+    from kokoro_ane.eval import count_frames, list_runs
 
     rows = []
     for package in arguments.packages:
         programs = {program.function.name: program for program in open_functions(package)}
         for seconds in arguments.seconds.split(","):
-            runs = runs_of(programs, round(float(seconds) * FRAMES_PER_SECOND))
+            runs = list_runs(programs, round(float(seconds) * FRAMES_PER_SECOND))
             # the length that the first function runs at: the nearest that the package has
             shapes = {tensor.name: tensor.shape for tensor in runs[0][0].inputs}
-            audio_s = frames_of(shapes) / FRAMES_PER_SECOND
+            audio_s = count_frames(shapes) / FRAMES_PER_SECOND
             macs = sum(times * sum(op.macs for op in profile.ops) for profile, times in runs)
             moved = sum(
                 times * sum(op.bytes_moved for op in profile.ops) for profile, times in runs

@@ -82,27 +82,31 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
     from kokoro_ane.eval import (
         REFERENCE,
         Reference,
-        audition,
-        metric_facts,
-        opened,
-        player_json,
-        sound_data,
+        describe_metrics,
+        encode_sound,
+        format_player_json,
+        open_executable,
+        render_auditions,
     )
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
 
     checkpoint = open_checkpoint(WEIGHTS)
     reference = Reference(checkpoint, seed=0)
     packages = {
-        name: partial(opened, Request(checkpoint, build, name).verified().path, "declared")
+        name: partial(
+            open_executable,
+            PackageRequest(checkpoint, build, name).load_verified().path,
+            "declared",
+        )
         for name in levels
     }
     clips = []
-    for one in audition(reference, packages, utterances(reference)):
+    for one in render_auditions(reference, packages, utterances(reference)):
         original = one.signals[REFERENCE]
-        seed = reference.clock(reference.inputs(one.utterance, 1)).astype("float32")
+        seed = reference.render_clock(reference.compute_inputs(one.utterance, 1)).astype("float32")
         signals = {name: one.signals[name] for name in levels} | {SEED: seed}
-        sounds = {REFERENCE: sound_data(original)}
-        sounds |= {name: sound_data(signal, original) for name, signal in signals.items()}
+        sounds = {REFERENCE: encode_sound(original)}
+        sounds |= {name: encode_sound(signal, original) for name, signal in signals.items()}
         clips.append(
             {
                 "id": one.utterance.id,
@@ -113,15 +117,18 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
                 "seed": figures_of(original, seed),
             }
         )
-    sizes = {name: Request(checkpoint, build, name).verified().package_bytes for name in levels}
+    sizes = {
+        name: PackageRequest(checkpoint, build, name).load_verified().package_bytes
+        for name in levels
+    }
     data = {
         "commit": commit(),
         "bytes": sizes,
         "clips": clips,
         "levels": [*levels, SEED],
-        "metrics": metric_facts(METRICS),
+        "metrics": describe_metrics(METRICS),
     }
-    return player_json(data)
+    return format_player_json(data)
 
 
 def page(sounds: str) -> str:
@@ -129,7 +136,7 @@ def page(sounds: str) -> str:
     from figures import WORDS, chosen
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from kokoro_ane.eval import asset
+    from kokoro_ane.eval import read_asset
 
     data = json.loads(sounds)
     levels = chosen(WEIGHTS, LAYOUT)
@@ -153,8 +160,8 @@ def page(sounds: str) -> str:
         loader=FileSystemLoader(DOCS), autoescape=True, undefined=StrictUndefined
     )
     values: Mapping[str, Any] = {
-        "css": asset("report.css"),
-        "script": asset("report.js"),
+        "css": read_asset("report.css"),
+        "script": read_asset("report.js"),
         "sounds": sounds,
         "whole": f"{whole:.0f}",
         "saved": f"{whole - least:.0f}",

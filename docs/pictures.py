@@ -218,21 +218,21 @@ def render_recordings(build: Path) -> list[Path]:
     import soundfile
 
     from kokoro_ane.core import open_checkpoint
-    from kokoro_ane.eval import DECLARED, Reference, judged_clips, opened
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.eval import DECLARED, Reference, list_judged_clips, open_executable
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.vocoder import render_reference
 
     checkpoint = open_checkpoint("kokoro-int8")
     reference = Reference(checkpoint, seed=0)
-    clip = next(clip for clip in judged_clips(checkpoint) if clip.id == CLIP)
+    clip = next(clip for clip in list_judged_clips(checkpoint) if clip.id == CLIP)
     paths = []
     for name, (method, other_seed, _) in RECORDINGS.items():
-        inputs = reference.inputs(clip, other_seed)
+        inputs = reference.compute_inputs(clip, other_seed)
         if method is None:
             samples = render_reference(reference.vocoder, inputs)
         else:
-            manifest = Request(checkpoint, build, method).verified()
-            samples = opened(manifest.path, DECLARED).render(inputs)
+            manifest = PackageRequest(checkpoint, build, method).load_verified()
+            samples = open_executable(manifest.path, DECLARED).render(inputs)
         paths.append(SAMPLES / f"{name}.flac")
         soundfile.write(paths[-1], samples, SAMPLE_RATE_HZ, subtype="PCM_16")
     (SAMPLES / "SOURCE.txt").write_text(

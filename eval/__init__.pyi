@@ -5,11 +5,11 @@ from .decision import Choice as Choice
 
 # How clips are executed and measured
 from .execution import DECLARED as DECLARED
-from .execution import opened as opened
+from .execution import open_executable as open_executable
 
 # What a package or file is made of, for the release table and the report
-from .facts import frames_of as frames_of
-from .facts import runs_of as runs_of
+from .facts import count_frames as count_frames
+from .facts import list_runs as list_runs
 
 # The limits that a level, an encoder or a product must keep to be released, each with its reason
 from .gates import COMMON as COMMON
@@ -17,10 +17,10 @@ from .gates import FP16_ONLY as FP16_ONLY
 
 # The player of a page, and what it plays
 from .listening import REFERENCE as REFERENCE
-from .listening import audition as audition
-from .listening import metric_facts as metric_facts
-from .listening import player_json as player_json
-from .listening import sound_data as sound_data
+from .listening import describe_metrics as describe_metrics
+from .listening import encode_sound as encode_sound
+from .listening import format_player_json as format_player_json
+from .listening import render_auditions as render_auditions
 
 # Every metric
 from .metrics.catalog import measure as measure
@@ -41,10 +41,10 @@ from .quality import main as main
 
 # The reference
 from .reference import Reference as Reference
-from .reference import judged_clips as judged_clips
+from .reference import list_judged_clips as list_judged_clips
 
 # Judge every level and name the one to release
 from .release import ReleaseOptions as ReleaseOptions
 from .release import choose_release as choose_release
-from .renditions import Reader as Reader
-from .report_page import asset as asset
+from .renditions import ClipReader as ClipReader
+from .report_page import read_asset as read_asset

@@ -3,8 +3,8 @@ compared with those that they were made from.
 
     parent, package = (Path(f"KokoroVocoder-{level}.mlpackage") for level in ("fp16", "w8"))
     # () where every channel is right
-    wrong_scales(package_pairs(parent, package), balanced=False)
-    wrong_scales(level.pairs(vocoder))
+    find_wrong_scales(read_layer_pairs(parent, package), balanced=False)
+    find_wrong_scales(level.list_pairs(vocoder))
 
 A wrong scale is an error along the channel's own weights, rounding one in all directions, so the
 two are told apart without a listener. What balancing moves is taken out or left out: factors of
@@ -29,7 +29,7 @@ IN_FLOAT, UNPACKED = "_to_fp16", "_cast_fp16"
 AFFINE, TRANSPOSED = "_fc_", "conv_transpose"
 
 
-def wrong_scales(pairs: Iterable[Pair], balanced: bool = False) -> tuple[str, ...]:
+def find_wrong_scales(pairs: Iterable[Pair], balanced: bool = False) -> tuple[str, ...]:
     """One line for each layer with channels of another scale than its parent's. `balanced`: whether
     the channels of the compressed ones alone are balanced.
     """
@@ -72,7 +72,7 @@ def scale_errors(before: np.ndarray, after: np.ndarray, balanced: bool = False) 
     return np.abs(gains - 1) * norms / np.maximum(across, usual)
 
 
-def package_pairs(parent_path: Path, package_path: Path) -> Iterator[Pair]:
+def read_layer_pairs(parent_path: Path, package_path: Path) -> Iterator[Pair]:
     """Name and weights [O, I, ...] of every compressed layer, the parent's first; one that was
     converted to another form is left out.
     """

@@ -2,7 +2,7 @@
 (concurrent.futures): eval/execution.py hands out the same calls to both.
 
     cluster = Cluster("tcp://10.0.0.5:8786", reference, threads=1)
-    cluster.submit(in_worker, call, item).result()
+    cluster.submit(run_in_worker, call, item).result()
 
 The checkpoint and the packages of a level go to each worker once, and a call's paths lead there.
 What a worker runs is compared with what runs here before it measures: other versions give other
@@ -36,7 +36,7 @@ ANSWER_S = 10  # within which a scheduler has to answer
 
 
 @cache
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """What figures depend on beside checkpoint and packages: sources and libraries, by name."""
     libraries = tool_versions((*PACKAGE_TOOLS, *LISTENERS))
     return {"sources": source_sha256(*MEASURING)[:12], **libraries}
@@ -54,7 +54,7 @@ class Cluster(Executor):
 
         try:
             self._client = Client(scheduler, timeout=ANSWER_S, set_as_default=False)
-            self.count = len(self._client.run(versions))
+            self.count = len(self._client.run(list_versions))
         except (OSError, ValueError, ImportError) as problem:
             raise InputError(f"--scheduler {scheduler}: {problem}") from None
         if not self.count:
@@ -70,12 +70,12 @@ class Cluster(Executor):
 
     def submit(self, call: Callable[..., Any], /, *inputs: Any, **options: Any) -> "Future[Any]":
         """As Executor's. What the inputs name by a path is sent along."""
-        task, paths = packed((*self._bench, partial(call, *inputs, **options)))
+        task, paths = pack_call((*self._bench, partial(call, *inputs, **options)))
         if paths not in self._sent:
             # what was sent before leaves the workers' memory with its last call
-            self._sent = {paths: self._client.scatter(archive(paths), broadcast=True)}
+            self._sent = {paths: self._client.scatter(build_archive(paths), broadcast=True)}
         sent = self._sent[paths]
-        future: Future[Any] = self._executor.submit(run_call, task, versions(), sent.key, sent)
+        future: Future[Any] = self._executor.submit(run_call, task, list_versions(), sent.key, sent)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -84,7 +84,7 @@ class Cluster(Executor):
         self._client.close()
 
 
-def packed(value: Any) -> tuple[bytes, frozenset[Path]]:
+def pack_call(value: Any) -> tuple[bytes, frozenset[Path]]:
     """A value as a worker reads it, and the folders and files that its paths lie in."""
     stream = io.BytesIO()
     paths = set[Path]()
@@ -102,7 +102,7 @@ def packed(value: Any) -> tuple[bytes, frozenset[Path]]:
     return stream.getvalue(), whole
 
 
-def archive(paths: frozenset[Path]) -> bytes:
+def build_archive(paths: frozenset[Path]) -> bytes:
     """The folders and files of these that are there, manifests with their packages."""
     stream = io.BytesIO()
     # links of the hub's cache become files
@@ -122,7 +122,7 @@ def run_call(task: bytes, wanted: dict[str, str], name: str, data: bytes) -> Any
     from distributed import get_worker
 
     worker = get_worker()
-    theirs = versions() | {"threads": str(worker.state.nthreads)}
+    theirs = list_versions() | {"threads": str(worker.state.nthreads)}
     if unlike := (wanted | {"threads": "1"}).items() - theirs.items():
         part, ours = min(unlike)
         raise InputError(f"worker {worker.address} has {part} {theirs[part]}, not {ours}")

@@ -1,7 +1,7 @@
 """Which level to release, the smallest of those that ship, and the decision as plain data.
 
     choice = choose(levels, withheld="kokoro-int8 has rounded weights")
-    write_json(out, decision_record(levels, choice, context))
+    write_json(out, build_decision_record(levels, choice, context))
 
 The record holds everything that is needed to decide again: hashes, commit, versions, seeds, every
 figure.
@@ -20,12 +20,12 @@ from kokoro_ane.eval.judge import (
     RESAMPLES,
     SHIP,
     UNDECIDED,
-    statistic,
+    compute_statistic,
 )
-from kokoro_ane.eval.levels import LevelRecord, problem_of, provenance
+from kokoro_ane.eval.levels import LevelRecord, collect_provenance, describe_problem
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import VocoderComparison
-from kokoro_ane.eval.report_figures import whole_of
+from kokoro_ane.eval.report_figures import name_uncompressed
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.pipeline import FORMAT, PRODUCT_FORMAT
 from kokoro_ane.speech import Utterance
@@ -82,57 +82,65 @@ def choose(levels: Sequence[LevelRecord], withheld: str | None) -> Choice:
         return Choice(verdict, None, reason, releasable, tuple(notes))
     best, *others = shipping
     notes += [
-        f"{level['method']} would be {_megabytes(level)}: {level['verdict']}, {problem_of(level)}"
+        f"{level['method']} would be {_format_megabytes(level)}: {level['verdict']},"
+        f" {describe_problem(level)}"
         for level in by_size
         if not level["failed"] and level["verdict"] != SHIP and level["bytes"] < best["bytes"]
     ]
     beside = (
-        f"the next is {others[0]['method']} with {_megabytes(others[0])}"
+        f"the next is {others[0]['method']} with {_format_megabytes(others[0])}"
         if others
         else "the only one"
     )
     return Choice(
         SHIP,
         best["method"],
-        f"{best['method']} is the smallest level that keeps every gate: {_megabytes(best)},"
+        f"{best['method']} is the smallest level that keeps every gate: {_format_megabytes(best)},"
         f" {beside}",
         releasable,
         tuple(notes),
-        costs(best, levels),
-        bests(shipping, levels),
+        describe_costs(best, levels),
+        find_best_levels(shipping, levels),
     )
 
 
-def bests(
+def find_best_levels(
     shipping: Sequence[LevelRecord], levels: Sequence[LevelRecord]
 ) -> tuple[dict[str, str], ...]:
     """The best shipping level by size, the first, and by nearness to fp32 (of those smaller than
     fp16).
     """
     # Nearest to fp32 is fp16 itself: the question is for those that save something.
-    smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
+    smaller = [
+        level for level in shipping if level is not find_uncompressed(level, levels)
+    ] or list(shipping)
     nearest = min(smaller, key=lambda level: level["summary"]["mcd_db"]["mean"])
     distance = f"MCD {nearest['summary']['mcd_db']['mean']:.2f} dB from fp32"
     return tuple(
-        {"by": by, "level": level["method"], "figure": figure, "costs": costs(level, levels)}
+        {
+            "by": by,
+            "level": level["method"],
+            "figure": figure,
+            "costs": describe_costs(level, levels),
+        }
         for by, level, figure in (
-            ("size", shipping[0], _megabytes(shipping[0])),
+            ("size", shipping[0], _format_megabytes(shipping[0])),
             ("fidelity", nearest, distance),
         )
     )
 
 
-def whole(level: LevelRecord, levels: Sequence[LevelRecord]) -> LevelRecord | None:
+def find_uncompressed(level: LevelRecord, levels: Sequence[LevelRecord]) -> LevelRecord | None:
     """Return the uncompressed level of the same layout, or None."""
-    name = whole_of(level["method"])
+    name = name_uncompressed(level["method"])
     return next((other for other in levels if other["bytes"] and other["method"] == name), None)
 
 
-def costs(level: LevelRecord, levels: Sequence[LevelRecord]) -> str:
+def describe_costs(level: LevelRecord, levels: Sequence[LevelRecord]) -> str:
     """What a level costs and saves against fp16 of its layout: "62 % smaller than fp16, PESQ 0.01
     lower"; "" where there is none.
     """
-    base = whole(level, levels)
+    base = find_uncompressed(level, levels)
     if base is None or base is level:
         return "uncompressed" if base else ""
     saved = 1 - level["bytes"] / base["bytes"]
@@ -146,24 +154,24 @@ def costs(level: LevelRecord, levels: Sequence[LevelRecord]) -> str:
     return f"{size} than {base['method']}, {heard}"
 
 
-def _megabytes(level: LevelRecord) -> str:
+def _format_megabytes(level: LevelRecord) -> str:
     return f"{level['bytes'] / 1e6:.2f} MB"
 
 
-def natural_spread(context: JudgeContext) -> dict[str, float | None]:
+def measure_natural_spread(context: JudgeContext) -> dict[str, float | None]:
     """The reference's own spread by another noise seed, over all clips: by metric the mean, and
     under "NAME_worst" the worst.
     """
     comparison = VocoderComparison(context.reference)
     clips = [clip for clip in context.clips if isinstance(clip, Utterance)]
-    figures = [comparison.natural(clip).figures for clip in clips]
+    figures = [comparison.get_natural(clip).figures for clip in clips]
     names = [name for name in figures[0] if name in METRICS]
-    return {name: statistic(name, MEAN, figures) for name in names} | {
-        f"{name}_worst": statistic(name, WORST, figures) for name in names
+    return {name: compute_statistic(name, MEAN, figures) for name in names} | {
+        f"{name}_worst": compute_statistic(name, WORST, figures) for name in names
     }
 
 
-def decision_record(
+def build_decision_record(
     levels: Sequence[LevelRecord], choice: Choice, context: JudgeContext, chip: str
 ) -> dict[str, Any]:
     """Return the decision, then levels, the model's own spread and provenance. `chip`: of the
@@ -175,12 +183,12 @@ def decision_record(
         "claim": context.options.claim,
         "chip": chip,
         "levels": list(levels),
-        "spread": {OTHER_SEED: natural_spread(context)},
-        "provenance": decision_provenance(context),
+        "spread": {OTHER_SEED: measure_natural_spread(context)},
+        "provenance": collect_decision_provenance(context),
     }
 
 
-def product_record(
+def build_product_record(
     products: Sequence[LevelRecord], choice: Choice, context: JudgeContext, chip: str
 ) -> dict[str, Any]:
     """What BUILD/release/product.json holds: the decision first, then every product with its
@@ -191,13 +199,13 @@ def product_record(
         "product": choice.level,
         "chip": chip,
         "products": [one | {"product": one["method"]} for one in products],
-        "provenance": decision_provenance(context),
+        "provenance": collect_decision_provenance(context),
     }
 
 
-def decision_provenance(context: JudgeContext) -> dict[str, Any]:
+def collect_decision_provenance(context: JudgeContext) -> dict[str, Any]:
     """Return hashes, commit, versions, clips and seeds: everything to decide again by."""
-    return provenance(context) | {
+    return collect_provenance(context) | {
         "checkpoint": context.checkpoint.name,
         "date": datetime.now(UTC).date().isoformat(),
         "seed_variation_seed": context.reference.seed + 1,

@@ -35,14 +35,14 @@ from kokoro_ane.eval.natural import MEASURED
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
     COMPARISONS,
+    ClipReader,
     Comparison,
     EncoderSubject,
     Natural,
     ProductSubject,
-    Reader,
     Subject,
     VocoderSubject,
-    spoken_within,
+    speak_within,
 )
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.runtimes import (
@@ -89,7 +89,7 @@ class Execution:
         return ", ".join(path.stem for path in self.encoder) or "PyTorch fp32"
 
 
-def arithmetic(runtime: str, precision: str) -> str:
+def name_arithmetic(runtime: str, precision: str) -> str:
     """`precision` of the executed packages; of another runtime its name and its version.
 
     Raises InputError for a runtime that has no such precision.
@@ -106,7 +106,7 @@ def arithmetic(runtime: str, precision: str) -> str:
     return f"{runtime}-{version(distribution)}"
 
 
-def opened(manifest: Path, precision: str) -> Any:
+def open_executable(manifest: Path, precision: str) -> Any:
     """Open the vocoder that `manifest` describes, by that arithmetic."""
     runtime = precision.partition("-")[0]
     if runtime in RUNTIMES:
@@ -144,12 +144,12 @@ def judge_clip(
     defect = rendition.defect
     figures = dict[str, float]()
     if defect is None:
-        figures = comparison.figures(clip, rendition)
+        figures = comparison.measure_rendition(clip, rendition)
         if not np.isfinite(list(figures.values())).all():
             defect = "holds NaN or infinity"
             figures = {}
     seconds = clip.frames / FRAMES_PER_SECOND
-    natural = Natural(variation) if variation else comparison.natural(clip)
+    natural = Natural(variation) if variation else comparison.get_natural(clip)
     return ClipResult(
         clip.id, clip.voice, seconds, clip.text, figures, natural[0], defect, natural[1]
     )
@@ -162,7 +162,7 @@ class ClipBench:
         self.reference = reference
         self._open: dict[tuple[Path, Execution], tuple[Comparison, Subject]] = {}
 
-    def subject(self, manifest: Path, execution: Execution) -> Subject:
+    def open_subject(self, manifest: Path, execution: Execution) -> Subject:
         """The packages, open. `manifest`: the vocoder's, or the encoder's where it is judged, or a
         level's file.
         """
@@ -174,24 +174,24 @@ class ClipBench:
 
             checkpoint = self.reference.checkpoint
             stage = execution.stage
-            level = LevelFile.for_level(execution.level, checkpoint, manifest.parent, stage)
+            level = LevelFile.open(execution.level, checkpoint, manifest.parent, stage)
             if stage == ENCODER:
                 backend = make_torch_backend(level.network, checkpoint.config)
-                return EncoderSubject(Reader(self.reference, backend))
+                return EncoderSubject(ClipReader(self.reference, backend))
             return VocoderSubject(self.reference, level.render)
         if execution.encoder:
             from kokoro_ane.encoder import EncoderPackage
 
             package = EncoderPackage(execution.encoder, execution.precision)
-            reader = Reader(self.reference, package.backend)
+            reader = ClipReader(self.reference, package.backend)
             if execution.stage == ENCODER:
                 return EncoderSubject(reader)
-        vocoder = opened(manifest, execution.precision)
+        vocoder = open_executable(manifest, execution.precision)
         if reader and execution.stage == PRODUCT:
             return ProductSubject(reader, vocoder.render, vocoder.predictor)
         return VocoderSubject(self.reference, vocoder.render, reader, vocoder.predictor)
 
-    def measured(
+    def measure_clip(
         self, clip: Clip, manifest: Path, execution: Execution, longest: int
     ) -> tuple[ClipResult, float]:
         """Measure one clip; the seconds that it took, without the opening of models. Packages stay
@@ -201,11 +201,11 @@ class ClipBench:
         key = manifest, execution
         if key not in self._open:
             comparison = COMPARISONS[execution.stage](self.reference)
-            self._open = {key: (comparison, self.subject(manifest, execution))}
+            self._open = {key: (comparison, self.open_subject(manifest, execution))}
         start = time.monotonic()
         if isinstance(clip, SpokenLine):
             # nothing of a line is kept: ten thousand would fill the memory
-            utterance = spoken_within(clip, execution.stage, longest, self.reference)
+            utterance = speak_within(clip, execution.stage, longest, self.reference)
             result = replace(judge_clip(*self._open[key], utterance), id=clip.id)
             self.reference.forget(utterance)
         else:
@@ -222,7 +222,7 @@ class ClipBench:
         variations say.
         """
         stage, clip = task
-        COMPARISONS[stage](self.reference).natural(clip)
+        COMPARISONS[stage](self.reference).get_natural(clip)
         self.reference.forget(clip)
 
 
@@ -232,7 +232,7 @@ _BENCHES: list[ClipBench] = []  # of a worker process: one
 def start_worker(reference: Reference, threads: int) -> None:
     """Prepare a worker process. It ignores Ctrl-C: the parent ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
     open_bench(reference, threads)
 
 
@@ -242,7 +242,7 @@ def open_bench(reference: Reference, threads: int) -> None:
     _BENCHES[:] = [ClipBench(reference)]
 
 
-def _end_with_parent() -> None:
+def _stop_with_parent() -> None:
     """End this worker with its parent: when that is killed, a worker would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -250,13 +250,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def in_worker(call: Callable[[ClipBench, Any], Any], item: Any) -> Any:
+def run_in_worker(call: Callable[[ClipBench, Any], Any], item: Any) -> Any:
     """Return, in a worker process, what `call` returns for an item."""
     return call(_BENCHES[0], item)
 
 
 @contextmanager
-def shared_cores(processes: int) -> Iterator[None]:
+def split_cores(processes: int) -> Iterator[None]:
     """Threads for this process and for those it starts, so that `processes` do not fight for cores
     (many times slower than one each).
 
@@ -292,7 +292,7 @@ class Workers:
         """
         self.count, self._start = count, started
         self._bench = ClipBench(reference)
-        self._executor: Executor | None = self._started() if started else None
+        self._executor: Executor | None = self._start_workers() if started else None
         if isinstance(number := getattr(self._executor, "count", None), int):
             self.count = number
         self._abandoned = False  # whether clips are in work whose results are not needed
@@ -320,12 +320,12 @@ class Workers:
         """
         if self._start is None and 1 in (self.count, len(clips)):
             for clip in clips:
-                yield clip, self._bench.measured(clip, manifest, execution, longest)
+                yield clip, self._bench.measure_clip(clip, manifest, execution, longest)
         else:
             call = partial(
-                ClipBench.measured, manifest=manifest, execution=execution, longest=longest
+                ClipBench.measure_clip, manifest=manifest, execution=execution, longest=longest
             )
-            yield from self._handed_out(call, clips)
+            yield from self._run_all(call, clips)
 
     def settle(self, clips: Sequence[Clip]) -> None:
         """Settle the voices that nobody has settled, each once, before clips ask for them."""
@@ -340,25 +340,26 @@ class Workers:
             self._bench.settle(unsettled)
         else:
             print(f"{len(unsettled)} voices are settled first", file=sys.stderr)
-            for _ in self._handed_out(ClipBench.settle, shares):
+            for _ in self._run_all(ClipBench.settle, shares):
                 pass
 
-    def natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[object]:
+    def measure_natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[object]:
         """Measure the natural variation of these stages and clips; yield once for each that is
         done.
         """
-        return self._handed_out(ClipBench.keep_natural, tasks)
+        return self._run_all(ClipBench.keep_natural, tasks)
 
-    def _handed_out(
+    def _run_all(
         self, call: Callable[[ClipBench, Any], Any], items: Sequence[Any]
     ) -> Generator[tuple[Any, Any], None, None]:
         """Yield each item and what `call` returns for it in a worker process, as they end."""
         left = dict(enumerate(items))
         losses = 0
         while left:
-            self._executor = self._executor or self._started()
+            self._executor = self._executor or self._start_workers()
             tasks = {
-                self._executor.submit(in_worker, call, item): place for place, item in left.items()
+                self._executor.submit(run_in_worker, call, item): place
+                for place, item in left.items()
             }
             broken = False
             lost = (
@@ -389,7 +390,7 @@ class Workers:
             self._executor.shutdown(wait=True)
             self._executor = None
 
-    def _started(self) -> Executor:
+    def _start_workers(self) -> Executor:
         """New worker processes, with copies of the reference in which no tensor is loaded yet."""
         reference = self._bench.reference
         fresh = replace(

@@ -1,7 +1,7 @@
 """What a package or file is made of, for the release table and the report: bytes by kind of weight,
 operations, and where the rules of a chip place them.
 
-    facts = facts_of(manifest)
+    facts = read_facts(manifest)
     facts.stored_bytes, facts.forecast["m1"]["engine_low"]
 """
 
@@ -18,13 +18,15 @@ from mlprogram import OpenProgram, Profile, Storage, forecast_placement, load_ru
 FORECAST_FRAMES = 80
 
 
-def forecast_of(programs: Mapping[str, OpenProgram], frames: int) -> dict[str, dict[str, float]]:
+def compute_forecast(
+    programs: Mapping[str, OpenProgram], frames: int
+) -> dict[str, dict[str, float]]:
     """By chip: `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in
     the pessimistic and the optimistic reading of the rules, of an utterance of about `frames`.
     """
     # A share is one of multiply-accumulates, since operations differ by orders of magnitude.
     rules = load_rules()
-    runs = runs_of(programs, frames)
+    runs = list_runs(programs, frames)
     macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
     shares = {}
     for chip in rules.chips:
@@ -37,38 +39,38 @@ def forecast_of(programs: Mapping[str, OpenProgram], frames: int) -> dict[str, d
     return shares
 
 
-def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Profile, int]]:
+def list_runs(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Profile, int]]:
     """Return the programs that an utterance of about `frames` frames runs, each with its count: at
     the shape nearest to it; in the streaming layout the decoder and its windows.
     """
 
-    def nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:
-        return min(program.all_shapes(), key=lambda shapes: abs(frames_of(shapes) - frames))
+    def find_nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:
+        return min(program.all_shapes(), key=lambda shapes: abs(count_frames(shapes) - frames))
 
     def run(name: str, frames: int, count: int = 1) -> tuple[Profile, int]:
-        return profile_program(programs[name], nearest(programs[name], frames)), count
+        return profile_program(programs[name], find_nearest(programs[name], frames)), count
 
     if WINDOW not in programs:
         return [run(name, frames) for name in programs]
-    frames = frames_of(nearest(programs[DECODER], frames))
+    frames = count_frames(find_nearest(programs[DECODER], frames))
     # What the statistics are measured over is run whole; only what is longer runs in windows.
-    if frames <= frames_of(programs[UTTERANCE].all_shapes()[-1]):
+    if frames <= count_frames(programs[UTTERANCE].all_shapes()[-1]):
         return [run(DECODER, frames), run(UTTERANCE, frames)]
     from kokoro_ane.vocoder import cut_windows
 
-    sizes = tuple(frames_of(shapes) for shapes in programs[WINDOW].all_shapes())
+    sizes = tuple(count_frames(shapes) for shapes in programs[WINDOW].all_shapes())
     counts = Counter(window.frames for window in cut_windows(frames, sizes, early=False))
     return [run(DECODER, frames), *(run(WINDOW, size, count) for size, count in counts.items())]
 
 
-def frames_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
+def count_frames(shapes: Mapping[str, tuple[int, ...]]) -> int:
     """Return the frames of audio that a shape of `features` holds: a bucket."""
     return shapes[FEATURES][-1] - 1
 
 
 @dataclass(frozen=True)
 class PackageFacts:
-    """What the table and the report say of one vocoder package. `forecast`: forecast_of, by
+    """What the table and the report say of one vocoder package. `forecast`: compute_forecast, by
     chip.
     """
 
@@ -80,7 +82,7 @@ class PackageFacts:
     forecast: dict[str, dict[str, float]]
 
 
-def facts_of(manifest: Manifest, frames: int = FORECAST_FRAMES) -> PackageFacts:
+def read_facts(manifest: Manifest, frames: int = FORECAST_FRAMES) -> PackageFacts:
     """Facts of a package or file. Only a package has a forecast, for about `frames` frames: nothing
     else runs on the Neural Engine.
     """
@@ -94,9 +96,9 @@ def facts_of(manifest: Manifest, frames: int = FORECAST_FRAMES) -> PackageFacts:
             for key, weight in program.storage.weights.items()
         }
         stored_bytes = Storage(weights).bytes_by_kind()
-        forecast = forecast_of(programs, frames)
+        forecast = compute_forecast(programs, frames)
     elif path.suffix == RUNTIMES["onnx"].files:
-        stored_bytes = initializer_bytes(path)
+        stored_bytes = count_initializer_bytes(path)
     else:
         # A compiler has its own layout of weights, which cannot be read.
         stored_bytes = {"compiled float32": manifest.package_bytes}
@@ -110,7 +112,7 @@ def facts_of(manifest: Manifest, frames: int = FORECAST_FRAMES) -> PackageFacts:
     )
 
 
-def initializer_bytes(path: Path) -> dict[str, int]:
+def count_initializer_bytes(path: Path) -> dict[str, int]:
     """Bytes of an .onnx file's weights by kind of number; of a folder, over its files."""
     import onnx
 

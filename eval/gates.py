@@ -1,8 +1,8 @@
 """The limits that a level, an encoder or a product must keep to be released, each with its reason.
 Set before any result was seen.
 
-    for gate in gates_for("w8"): print(gate.name, gate.rule(gate.limit), gate.reason)
-    gates_for("p6+w8g", stage=PRODUCT)
+    for gate in select_gates("w8"): print(gate.name, gate.rule(gate.limit), gate.reason)
+    select_gates("p6+w8g", stage=PRODUCT)
 
 Change a limit only with a new reason, never because a level missed it. eval/judge.py applies
 them; docs/reference.md states the vocoder's.
@@ -395,7 +395,9 @@ PRODUCT_GATES = (
 )
 
 
-def gates_for(method: str, layout: str = DEFAULT_LAYOUT, stage: str = VOCODER) -> tuple[Gate, ...]:
+def select_gates(
+    method: str, layout: str = DEFAULT_LAYOUT, stage: str = VOCODER
+) -> tuple[Gate, ...]:
     """The gates of a stage; the vocoder's are the common ones, tightened where EXTRA has the same
     metric and statistic. In the streaming layout fp16 is no change of format alone: statistics are
     predicted, and samples need not be the reference's to 45 dB.

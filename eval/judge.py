@@ -2,7 +2,7 @@
 Nothing is measured here.
 
     results = [judge_clip(comparison, subject, clip) for clip in clips]
-    judgement_of(gates_for("w8"), results).verdict
+    judge_results(select_gates("w8"), results).verdict
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
 over clips (seeded) lies on one side of the limit. A worst clip is a fact: it breaks its gate by
@@ -45,7 +45,7 @@ ENGLISH = ("us", "gb")
 Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per clip
 
 
-def breaks(gates: Sequence[Gate], clip: ClipResult) -> bool:
+def is_rejected(gates: Sequence[Gate], clip: ClipResult) -> bool:
     """Whether a clip alone leads to REJECT, whatever the other clips are: it gave no audio, or it
     breaks a gate on the worst clip whose limit does not depend on other clips.
     """
@@ -59,7 +59,7 @@ def breaks(gates: Sequence[Gate], clip: ClipResult) -> bool:
 
 
 @dataclass(frozen=True)
-class Check:
+class GateResult:
     """A gate compared with a figure. `low`, `high`: the interval of a mean. `value` is None when
     the metric was not measured.
     """
@@ -71,7 +71,7 @@ class Check:
     low: float | None = None
     high: float | None = None
 
-    def complaint(self) -> str:
+    def explain(self) -> str:
         """Return what was missed or is not certain, by how much, and why it matters."""
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
@@ -88,7 +88,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Part:
+class Subset:
     """Some of the clips, whose means are held to the limits by themselves. `figures`, `variation`:
     of its clips. confidence: of its intervals. ship: whether a mean that is too near its
     limit leaves the verdict open; else only a broken one counts.
@@ -101,7 +101,7 @@ class Part:
     ship: bool
     unheard: Sequence[str] = ()
 
-    def complaints(self, gates: Sequence[Gate], *states: str) -> list[str]:
+    def list_complaints(self, gates: Sequence[Gate], *states: str) -> list[str]:
         """What is wrong with the means that have one of these states."""
         found = (
             check(gate, self.figures, self.variation, self.confidence)
@@ -109,32 +109,32 @@ class Part:
             if gate.statistic == MEAN and len(self.figures) >= FEWEST_FOR_A_MEAN
             if gate.metric not in self.unheard
         )
-        return [f"{self.name}: {one.complaint()}" for one in found if one.state in states]
+        return [f"{self.name}: {one.explain()}" for one in found if one.state in states]
 
-    def means(self, gates: Sequence[Gate]) -> dict[str, float | None]:
+    def compute_means(self, gates: Sequence[Gate]) -> dict[str, float | None]:
         """The means that have a limit, by metric."""
         metrics = [gate.metric for gate in gates if gate.statistic == MEAN]
-        return {metric: statistic(metric, MEAN, self.figures) for metric in metrics}
+        return {metric: compute_statistic(metric, MEAN, self.figures) for metric in metrics}
 
 
 @dataclass(frozen=True)
 class Judgement:
     """SHIP, REJECT or UNDECIDED, with every check, the reasons in words and every measured clip.
-    parts: the means of parts of the clips, by the part's name.
+    subsets: the means of subsets of the clips, by the subset's name.
     """
 
     verdict: str
-    checks: tuple[Check, ...]
+    checks: tuple[GateResult, ...]
     reasons: tuple[str, ...]
     clips: tuple[ClipResult, ...] = ()
-    parts: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    subsets: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
     @property
     def broken(self) -> tuple[str, ...]:
         """The names of the gates that were measured and missed."""
         return tuple(check.gate.name for check in self.checks if check.state == BROKEN)
 
-    def summary(self) -> dict[str, dict[str, float | None]]:
+    def compute_summary(self) -> dict[str, dict[str, float | None]]:
         """Mean and worst of each metric that was measured or has a gate, for the subject and for
         the natural variation.
         """
@@ -144,7 +144,7 @@ class Judgement:
         names |= set(figures[0]) if figures else set()
         return {
             name: {
-                f"{prefix}{kind}": statistic(name, kind, clips)
+                f"{prefix}{kind}": compute_statistic(name, kind, clips)
                 for prefix, clips in (("", figures), ("variation_", variation))
                 for kind in (MEAN, WORST)
             }
@@ -171,13 +171,13 @@ class Judgement:
                 }
                 for check in self.checks
             ],
-            "summary": self.summary(),
-            "means_of": {name: dict(means) for name, means in self.parts.items()},
+            "summary": self.compute_summary(),
+            "means_of": {name: dict(means) for name, means in self.subsets.items()},
             "clips": [asdict(clip) for clip in self.clips],
         }
 
 
-def statistic(metric: str, kind: str, clips: Figures) -> float | None:
+def compute_statistic(metric: str, kind: str, clips: Figures) -> float | None:
     """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no
     clip.
 
@@ -194,7 +194,7 @@ def statistic(metric: str, kind: str, clips: Figures) -> float | None:
     return float(METRICS[metric].worst(values) if kind == WORST else sum(values) / len(values))
 
 
-def interval(
+def estimate_interval(
     values: Sequence[float], confidence: float = CONFIDENCE, seed: int = BOOTSTRAP_SEED
 ) -> tuple[float, float]:
     """Interval of a mean: percentile bootstrap (Efron 1979), the same seed gives the same
@@ -228,86 +228,93 @@ def decide(
     variation: Figures,
     defects: Sequence[str] = (),
     doubts: Sequence[str] = (),
-    parts: Sequence[Part] = (),
+    subsets: Sequence[Subset] = (),
 ) -> Judgement:
     """Compare the clips' figures with the gates.
 
     `variation`: the natural variation of the same clips. `defects`: clips that gave no audio.
-    `doubts`: what else forbids a SHIP. `parts`: of the clips, whose means count by themselves. A
+    `doubts`: what else forbids a SHIP. `subsets`: of the clips, whose means count by themselves. A
     gate that is certainly broken or a defect gives REJECT, however few clips there are; a missing
     figure, a mean too near its limit, few clips or a doubt gives UNDECIDED.
     """
     checks = tuple(check(gate, clips, variation) for gate in gates)
     broken = [
-        c.complaint()
+        c.explain()
         for c in checks
         if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
     ]
-    broken += [words for part in parts for words in part.complaints(gates, BROKEN)]
-    means = {part.name: part.means(gates) for part in parts}
+    broken += [words for subset in subsets for words in subset.list_complaints(gates, BROKEN)]
+    means = {subset.name: subset.compute_means(gates) for subset in subsets}
     if defects or broken:
-        return Judgement(REJECT, checks, (*defects, *broken), parts=means)
-    open_ends = [c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
+        return Judgement(REJECT, checks, (*defects, *broken), subsets=means)
+    open_ends = [c.explain() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
     open_ends += [
-        words for part in parts if part.ship for words in part.complaints(gates, STRADDLES)
+        words
+        for subset in subsets
+        if subset.ship
+        for words in subset.list_complaints(gates, STRADDLES)
     ]
     open_ends += doubts
     if len(clips) < FEWEST_CLIPS:
         open_ends.insert(0, f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}")
     if open_ends:
-        return Judgement(UNDECIDED, checks, tuple(open_ends), parts=means)
-    return Judgement(SHIP, checks, ("every gate holds",), parts=means)
+        return Judgement(UNDECIDED, checks, tuple(open_ends), subsets=means)
+    return Judgement(SHIP, checks, ("every gate holds",), subsets=means)
 
 
-def check(gate: Gate, clips: Figures, variation: Figures, confidence: float = CONFIDENCE) -> Check:
+def check(
+    gate: Gate, clips: Figures, variation: Figures, confidence: float = CONFIDENCE
+) -> GateResult:
     """Compare the figures with one gate. A limit in natural variations is resampled together with
     the variation of the same clips.
     """
-    value = statistic(gate.metric, gate.statistic, clips)
+    value = compute_statistic(gate.metric, gate.statistic, clips)
     natural = None
     if gate.multiple is not None:
-        natural = statistic(gate.metric, gate.statistic, variation)
+        natural = compute_statistic(gate.metric, gate.statistic, variation)
     limit = gate.limit_for(natural)
     unscaled = gate.multiple is not None and (natural is None or len(variation) != len(clips))
     if value is None or unscaled:
-        return Check(gate, None, limit, MISSING)
+        return GateResult(gate, None, limit, MISSING)
     if gate.statistic == WORST:
-        return Check(gate, value, limit, HOLDS if gate.margin(value, limit) >= 0 else BROKEN)
+        return GateResult(gate, value, limit, HOLDS if gate.margin(value, limit) >= 0 else BROKEN)
     # The smaller of two limits holds, so the smaller of two margins counts.
     values = [clip[gate.metric] for clip in clips]
-    margins = [interval([gate.margin(value, gate.limit) for value in values], confidence)]
+    margins = [estimate_interval([gate.margin(value, gate.limit) for value in values], confidence)]
     if gate.multiple is not None:
         limits = [gate.multiple * clip[gate.metric] for clip in variation]
         pairs = zip(values, limits, strict=True)
         scaled = [gate.margin(value, limit) for value, limit in pairs]
-        margins.append(interval(scaled, confidence))
+        margins.append(estimate_interval(scaled, confidence))
     least, most = min(low for low, _ in margins), min(high for _, high in margins)
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
-    return Check(gate, value, limit, state, *interval(values, confidence))
+    return GateResult(gate, value, limit, state, *estimate_interval(values, confidence))
 
 
-def parts_of(clips: Sequence[ClipResult]) -> list[Part]:
+def select_subsets(clips: Sequence[ClipResult]) -> list[Subset]:
     """The long clips, and those of each voice. Of many voices one would miss a limit by chance:
     their intervals are as much wider as there are voices.
     """
     voices = sorted({clip.voice for clip in clips})
 
-    def part(name: str, chosen: Sequence[ClipResult], confidence: float, ship: bool) -> Part:
+    def make_subset(
+        name: str, chosen: Sequence[ClipResult], confidence: float, ship: bool
+    ) -> Subset:
         figures = [clip.figures for clip in chosen]
         is_english = any(voice_language(clip.voice) in ENGLISH for clip in chosen)
         variation = [clip.variation for clip in chosen]
-        return Part(name, figures, variation, confidence, ship, () if is_english else WORDS)
+        return Subset(name, figures, variation, confidence, ship, () if is_english else WORDS)
 
     long = [clip for clip in clips if clip.seconds > LONG_S]
-    parts = [part(f"clips longer than {LONG_S:g} s", long, CONFIDENCE, True)]
+    subsets = [make_subset(f"clips longer than {LONG_S:g} s", long, CONFIDENCE, True)]
     each = 1 - (1 - CONFIDENCE) / max(len(voices), 1)
     for voice in voices:
         own = [clip for clip in clips if clip.voice == voice]
-        parts.append(part(f"voice {voice}", own, each, False))
-    return parts
+        subsets.append(make_subset(f"voice {voice}", own, each, False))
+    return subsets
 
 
-def groups_of(gates: Sequence[Gate], clips: Sequence[ClipResult]) -> list[dict[str, Any]]:
+def list_groups(gates: Sequence[Gate], clips: Sequence[ClipResult]) -> list[dict[str, Any]]:
     """The figures of a corpus by voice and by length: of each group its clips, how many of them
     break a gate by themselves, and of each metric with a gate the mean, the worst and the mean of
     the natural variation.
@@ -322,15 +329,15 @@ def groups_of(gates: Sequence[Gate], clips: Sequence[ClipResult]) -> list[dict[s
             groups["length", name] = within
     rows = []
     for (kind, name), members in groups.items():
-        broken = sum(breaks(gates, clip) for clip in members)
+        broken = sum(is_rejected(gates, clip) for clip in members)
         sound = [clip for clip in members if clip.defect is None]
-        summary = Judgement("", (), (), tuple(sound)).summary()
+        summary = Judgement("", (), (), tuple(sound)).compute_summary()
         row = {"by": kind, "name": name, "clips": len(members), "broken": broken}
         rows.append(row | {"summary": summary})
     return rows
 
 
-def judgement_of(
+def judge_results(
     gates: Sequence[Gate],
     results: Sequence[ClipResult],
     claim: str = NUMERIC,
@@ -354,7 +361,7 @@ def judgement_of(
         [clip.variation for clip in sound],
         (*defects, *silent),
         doubts,
-        parts_of(sound),
+        select_subsets(sound),
     )
     reasons = (*judgement.reasons, *([stopped] if stopped else []))
     return replace(judgement, reasons=reasons, clips=tuple(results))

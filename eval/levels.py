@@ -1,8 +1,8 @@
 """One level or product for the release table: found or built, judged, and described.
 
-    level = judged_level(METHODS["w8"], "streaming", context)
-    encoder = judged_encoder("w8g", context)
-    product = judged_product("p6", "w8g", context)
+    level = judge_method(METHODS["w8"], "streaming", context)
+    encoder = judge_encoder("w8g", context)
+    product = judge_product("p6", "w8g", context)
     level["verdict"], level["bytes"], level["summary"]
 
 Packages are built by the same commands a user types. A level that cannot be built stays in the
@@ -35,16 +35,23 @@ from kokoro_ane.core import (
     level_name,
 )
 from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
-from kokoro_ane.eval.facts import facts_of
-from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, breaks, groups_of, judgement_of
-from kokoro_ane.eval.natural import counted
-from kokoro_ane.eval.renditions import fitted
-from kokoro_ane.eval.session import JudgeContext, corpus_of
-from kokoro_ane.eval.store import clip_name, withheld
+from kokoro_ane.eval.facts import read_facts
+from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, select_gates
+from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, is_rejected, judge_results, list_groups
+from kokoro_ane.eval.natural import describe_origins
+from kokoro_ane.eval.renditions import fit_clip
+from kokoro_ane.eval.session import JudgeContext, get_corpus
+from kokoro_ane.eval.store import clip_name, explain_withheld
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.pipeline import build_package
-from kokoro_ane.quantize import HALF, Method, built, built_encoder, options_for, parse_level
+from kokoro_ane.quantize import (
+    HALF,
+    Method,
+    ensure_encoder,
+    ensure_vocoder,
+    make_options,
+    parse_level,
+)
 from kokoro_ane.runtimes import PACKAGE, require_genuine
 from kokoro_ane.speech import Clip, Utterance
 
@@ -57,7 +64,7 @@ NAMED = 3  # broken gates that a line names
 LevelRecord = dict[str, Any]
 
 
-def problem_of(level: LevelRecord) -> str:
+def describe_problem(level: LevelRecord) -> str:
     """Why a level does not ship: there is no package, the first broken gates and how many more
     there are, or what is open; "" for a level that ships.
     """
@@ -70,7 +77,7 @@ def problem_of(level: LevelRecord) -> str:
     return ", ".join(broken[:NAMED]) + more
 
 
-def failed_level(name: str, title: str, why: str, unfit: str | None = None) -> LevelRecord:
+def make_failed_level(name: str, title: str, why: str, unfit: str | None = None) -> LevelRecord:
     """A level that there is no package of."""
     return {
         "method": name,
@@ -83,7 +90,7 @@ def failed_level(name: str, title: str, why: str, unfit: str | None = None) -> L
     }
 
 
-def judged_levels(
+def judge_all(
     context: JudgeContext,
     names: Sequence[tuple[Any, str]],
     judge: Callable[[Any, str, JudgeContext], LevelRecord],
@@ -101,87 +108,89 @@ def judged_levels(
     return levels
 
 
-def judged_level(method: Method, layout: str, context: JudgeContext) -> LevelRecord:
+def judge_method(method: Method, layout: str, context: JudgeContext) -> LevelRecord:
     """Find or build the package, judge its clips (those measured before are read), read its facts.
 
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is
     never built over.
     """
-    request = context.request(method.name, layout)
+    request = context.make_request(method.name, layout)
     failed = ""
     if not is_there(request.vocoder):
-        failed = f"not built; `{options_for(method, layout).command}` builds it"
+        failed = f"not built; `{make_options(method, layout).command}` builds it"
     if failed and context.may_build:
         try:
-            built(request, build_package)
+            ensure_vocoder(request, build_package)
             failed = ""
         except (InputError, CheckFailed) as problem:
             failed = f"not built: {problem}"
     if failed:
-        return failed_level(request.level, method.title, failed, method.unfit_for_engine)
-    manifest = request.verified()
-    return judged_package(method, manifest, context) | {"facts": cached_facts(manifest, context)}
+        return make_failed_level(request.level, method.title, failed, method.unfit_for_engine)
+    manifest = request.load_verified()
+    return judge_package(method, manifest, context) | {
+        "facts": read_cached_facts(manifest, context)
+    }
 
 
-def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> LevelRecord:
+def judge_package(method: Method, manifest: Manifest, context: JudgeContext) -> LevelRecord:
     """Judge a vocoder's package that is there. InputError for one that is not what its name says
     (runtimes/genuine.py).
     """
     require_genuine(manifest, level_name(method.name, manifest.layout))
-    wrong = wrong_channels(method, manifest, context)
-    return _judged(method.name, [manifest], context, wrong) | {
+    wrong = find_wrong_channels(method, manifest, context)
+    return _judge(method.name, [manifest], context, wrong) | {
         "method": manifest.level,
         "title": method.title,
         "unfit_for_engine": method.unfit_for_engine,
     }
 
 
-def judged_encoder(name: str, context: JudgeContext) -> LevelRecord:
-    """Find or build an encoder's level, and judge it. Raises what built_encoder raises."""
-    request = replace(context.request(HALF), encoder=name)
-    paths = built_encoder(request, build_package if context.may_build else None)
+def judge_encoder(name: str, context: JudgeContext) -> LevelRecord:
+    """Find or build an encoder's level, and judge it. Raises what ensure_encoder raises."""
+    request = replace(context.make_request(HALF), encoder=name)
+    paths = ensure_encoder(request, build_package if context.may_build else None)
     manifests = [Manifest.load(path) for path in paths]
     for manifest in manifests:
         manifest.verify()
     execution = Execution(DECLARED, paths, ENCODER)
-    return _judged(name, manifests, replace(context, execution=execution))
+    return _judge(name, manifests, replace(context, execution=execution))
 
 
-def judged_file(name: str, stage: str, context: JudgeContext) -> LevelRecord:
-    """Judge a level before it is converted, in PyTorch. Raises what LevelFile.for_level raises."""
+def judge_file(name: str, stage: str, context: JudgeContext) -> LevelRecord:
+    """Judge a level before it is converted, in PyTorch. Raises what LevelFile.open raises."""
     # late, as below: what no package of a vocoder needs to be judged
-    from kokoro_ane.eval.channel_gains import wrong_scales
+    from kokoro_ane.eval.channel_gains import find_wrong_scales
     from kokoro_ane.quantize import LevelFile
 
-    file = LevelFile.for_level(name, context.checkpoint, context.options.build, stage)
-    pairs = file.level.pairs(file.plain) if stage == VOCODER else ()
+    file = LevelFile.open(name, context.checkpoint, context.options.build, stage)
+    pairs = file.level.list_pairs(file.plain) if stage == VOCODER else ()
     context = replace(context, execution=replace(context.execution, stage=stage, level=name))
-    return _judged(name, [file.manifest], context, wrong_scales(pairs))
+    return _judge(name, [file.manifest], context, find_wrong_scales(pairs))
 
 
-def judged_alone(encoder: str, context: JudgeContext) -> LevelRecord:
+def judge_alone(encoder: str, context: JudgeContext) -> LevelRecord:
     """Judge a product's encoder by its own gates, on the sets that every level is judged on."""
-    from kokoro_ane.eval.reference import judged_clips
+    from kokoro_ane.eval.reference import list_judged_clips
 
-    clips = tuple(judged_clips(context.checkpoint, BOTH))
+    clips = tuple(list_judged_clips(context.checkpoint, BOTH))
     options = replace(context.options, set=BOTH, claim=NUMERIC)
     try:
-        return judged_encoder(encoder, replace(context, clips=clips, options=options))
+        return judge_encoder(encoder, replace(context, clips=clips, options=options))
     except CheckFailed as problem:
-        return failed_level(encoder, f"encoder {encoder}", f"encoder not built: {problem}")
+        return make_failed_level(encoder, f"encoder {encoder}", f"encoder not built: {problem}")
 
 
-def released_product(encoder: str, vocoder: str, context: JudgeContext) -> LevelRecord:
+def judge_by_stages(encoder: str, vocoder: str, context: JudgeContext) -> LevelRecord:
     """Judge an encoder alone, and in front of a vocoder where both ship alone. Raises InputError
     for a vocoder that is not built.
     """
-    alone = judged_alone(encoder, context)
+    alone = judge_alone(encoder, context)
     if alone["failed"]:
-        return failed_level(f"{vocoder}+{encoder}", vocoder, alone["failed"])
-    return judged_product(vocoder, encoder, context, alone["verdict"])
+        return make_failed_level(f"{vocoder}+{encoder}", vocoder, alone["failed"])
+    return judge_product(vocoder, encoder, context, alone["verdict"])
 
 
-def judged_product(
+def judge_product(
     vocoder: str,
     encoder: str,
     context: JudgeContext,
@@ -193,10 +202,10 @@ def judged_product(
     read by g2p's rules, as a bundle holds them, in the fp32 chain too.
     """
     method, layout = parse_level(vocoder)
-    manifest = context.request(method.name, layout).verified()
-    paths = context.request(encoder=encoder).encoders
+    manifest = context.make_request(method.name, layout).load_verified()
+    paths = context.make_request(encoder=encoder).encoders
     encoders = [Manifest.load(path) for path in paths]
-    parts = parts_beside(encoder, context) | {"vocoder": manifest.package_bytes}
+    parts = measure_parts(encoder, context) | {"vocoder": manifest.package_bytes}
     level = {
         "failed": None,
         "stages": {"encoder": encoder, "vocoder": vocoder},
@@ -204,26 +213,26 @@ def judged_product(
         "packages": {part.package: part.package_sha256 for part in (manifest, *encoders)},
     }
     if encoder_alone is not None:
-        level |= _alone(context, vocoder, manifest, encoder_alone, vocoder_alone)
+        level |= _collect_verdicts(context, vocoder, manifest, encoder_alone, vocoder_alone)
     name = f"{vocoder}+{encoder}"
     if not level.get("reasons"):
         execution = Execution(context.execution.precision, paths, PRODUCT)
-        level |= _judged(name, [manifest, *encoders], replace(context, execution=execution))
+        level |= _judge(name, [manifest, *encoders], replace(context, execution=execution))
     return level | {
         "method": name,
         "title": f"vocoder {vocoder}, encoder {encoder}",
         "unfit_for_engine": method.unfit_for_engine,
-        "facts": cached_facts(manifest, context) if encoder_alone else None,
+        "facts": read_cached_facts(manifest, context) if encoder_alone else None,
         "bytes": sum(parts.values()),
     }
 
 
-def parts_beside(encoder: str, context: JudgeContext) -> dict[str, int]:
+def measure_parts(encoder: str, context: JudgeContext) -> dict[str, int]:
     """The bytes of a product's parts beside the vocoder: one voice, the first, is counted."""
     from kokoro_ane.pipeline import first_voice_bytes
     from kokoro_g2p import text_bytes
 
-    manifests = [Manifest.load(path) for path in context.request(encoder=encoder).encoders]
+    manifests = [Manifest.load(path) for path in context.make_request(encoder=encoder).encoders]
     return {
         "text": text_bytes(context.checkpoint.voices[:1]),
         "encoder": sum(manifest.package_bytes for manifest in manifests),
@@ -231,7 +240,7 @@ def parts_beside(encoder: str, context: JudgeContext) -> dict[str, int]:
     }
 
 
-def _alone(
+def _collect_verdicts(
     context: JudgeContext,
     vocoder: str,
     manifest: Manifest,
@@ -261,7 +270,7 @@ def _alone(
     }
 
 
-def _judged(
+def _judge(
     name: str,
     manifests: Sequence[Manifest],
     context: JudgeContext,
@@ -272,12 +281,12 @@ def _judged(
     """
     first = manifests[0]
     execution = context.execution
-    gates = gates_for(name, first.layout, execution.stage)
-    results, stopped = measured_clips(name, first, context, gates, wrong)
-    judgement = judgement_of(gates, results, context.options.claim, wrong, stopped)
+    gates = select_gates(name, first.layout, execution.stage)
+    results, stopped = measure_clips(name, first, context, gates, wrong)
+    judgement = judge_results(gates, results, context.options.claim, wrong, stopped)
     origins = dict(Counter(clip.origin for clip in results))
-    print(counted(origins), file=sys.stderr)
-    reason = withheld(context.checkpoint)
+    print(describe_origins(origins), file=sys.stderr)
+    reason = explain_withheld(context.checkpoint)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {
         "format": FORMAT,
@@ -290,10 +299,10 @@ def _judged(
         "releasable": reason is None and all(manifest.releasable for manifest in manifests),
         "withheld": reason,
         **judgement.record(),
-        "groups": groups_of(gates, results) if corpus_of(context.options) else [],
+        "groups": list_groups(gates, results) if get_corpus(context.options) else [],
         # read for a release alone: the forecast takes five seconds
         "facts": None,
-        "provenance": provenance(context)
+        "provenance": collect_provenance(context)
         | {
             "package": first.package,
             "package_sha256": first.package_sha256,
@@ -305,24 +314,24 @@ def _judged(
     }
 
 
-def provenance(context: JudgeContext) -> dict[str, Any]:
+def collect_provenance(context: JudgeContext) -> dict[str, Any]:
     """Return what the figures were measured by and on, beside the package."""
     return context.store.key | {
         "precision": context.execution.precision,
         "features": context.execution.features,
-        "set": CORPUS if corpus_of(context.options) else context.options.set or BOTH,
+        "set": CORPUS if get_corpus(context.options) else context.options.set or BOTH,
         "fewest_clips": FEWEST_CLIPS,
         "commit": commit(),
     }
 
 
-def cached_facts(manifest: Manifest, context: JudgeContext) -> dict[str, Any]:
+def read_cached_facts(manifest: Manifest, context: JudgeContext) -> dict[str, Any]:
     """Read the facts of a package once: the forecast takes seconds."""
     name = f"facts-{manifest.package_sha256[:16]}"
-    return context.store.figures(name, lambda: asdict(facts_of(manifest)))
+    return context.store.load_or_measure(name, lambda: asdict(read_facts(manifest)))
 
 
-def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
+def find_wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
     """Layers of a compressed package whose channels have another scale than what they were made
     from (eval/channel_gains.py). Nothing is read of files that are no packages.
     """
@@ -334,24 +343,24 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
     # where it is missing. A padded package is read itself, beside its parent.
     parent = None
     if manifest.layout not in STREAMED:
-        parent = context.request(method.parent, manifest.layout).verified()
+        parent = context.make_request(method.parent, manifest.layout).load_verified()
         name += f"-{parent.package_sha256[:16]}"
 
     def read() -> dict[str, Any]:
-        from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
+        from kokoro_ane.eval.channel_gains import find_wrong_scales, read_layer_pairs
 
         if parent:
-            pairs = package_pairs(parent.package_path, manifest.package_path)
-            return {"wrong": wrong_scales(pairs, method.balances)}
+            pairs = read_layer_pairs(parent.package_path, manifest.package_path)
+            return {"wrong": find_wrong_scales(pairs, method.balances)}
         from kokoro_ane.quantize import LevelFile
 
-        file = LevelFile.for_level(method.name, context.checkpoint, context.options.build, VOCODER)
-        return {"wrong": wrong_scales(file.level.pairs(file.plain))}
+        file = LevelFile.open(method.name, context.checkpoint, context.options.build, VOCODER)
+        return {"wrong": find_wrong_scales(file.level.list_pairs(file.plain))}
 
-    return list(context.store.figures(name, read)["wrong"])
+    return list(context.store.load_or_measure(name, read)["wrong"])
 
 
-def in_order(clips: Sequence[Clip]) -> list[Clip]:
+def order_clips(clips: Sequence[Clip]) -> list[Clip]:
     """The order in which clips are measured: two of middle length, which tell soon whether a gate
     breaks, then by falling length, so that no worker waits long for the last one.
     """
@@ -360,7 +369,7 @@ def in_order(clips: Sequence[Clip]) -> list[Clip]:
     return falling[middle : middle + 2] + falling[:middle] + falling[middle + 2 :]
 
 
-def measured_clips(
+def measure_clips(
     name: str,
     manifest: Manifest,
     context: JudgeContext,
@@ -377,9 +386,9 @@ def measured_clips(
     store = context.store
     execution = context.execution
     longest = manifest.buckets[-1]
-    clips = in_order(
+    clips = order_clips(
         [
-            fitted(clip, execution.stage, longest, context.reference)
+            fit_clip(clip, execution.stage, longest, context.reference)
             if isinstance(clip, Utterance)
             else clip
             for clip in context.clips
@@ -392,26 +401,26 @@ def measured_clips(
         if (figures := store.find(clip_file)) is not None
     }
 
-    def decisive() -> int | None:
+    def count_decisive() -> int | None:
         """How many clips decide; None where all that are measured up to the first gap do not."""
         for count, clip in enumerate(clips, 1):
             if clip.id not in results:
                 return None
-            if defects or breaks(gates, results[clip.id]):
+            if defects or is_rejected(gates, results[clip.id]):
                 return count
         return None
 
     unmeasured = [clip for clip in clips if clip.id not in results]
-    context.progress.begin(name, len(results), unmeasured, context.workers.count)
-    count = None if context.options.all_clips else decisive()
+    context.progress.start_level(name, len(results), unmeasured, context.workers.count)
+    count = None if context.options.all_clips else count_decisive()
     if count is None:
         if manifest.layout in STREAMED and not execution.level:
             context.workers.settle(unmeasured)
         measured = context.workers.measure(manifest.path, execution, unmeasured, longest)
         for clip, (result, seconds) in measured:
             results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
-            context.progress.measured(clip, seconds)
-            if not context.options.all_clips and (count := decisive()):
+            context.progress.count_clip(clip, seconds)
+            if not context.options.all_clips and (count := count_decisive()):
                 measured.close()
                 break
     count = count or len(clips)

@@ -30,7 +30,12 @@ from kokoro_ane.core import (
 from kokoro_ane.eval.judge import SHIP
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.report_figures import Record, digits_of, gated, judged_levels
+from kokoro_ane.eval.report_figures import (
+    Record,
+    choose_digits,
+    list_gated_metrics,
+    list_judged_levels,
+)
 from kokoro_ane.speech import Utterance
 
 REFERENCE = "fp32 reference"
@@ -48,26 +53,26 @@ class Audition:
     signals: Mapping[str, np.ndarray]
 
 
-def audition(
+def render_auditions(
     reference: Reference, packages: Mapping[str, Callable[[], Any]], clips: Sequence[Utterance]
 ) -> list[Audition]:
     """Render each clip by the reference and by every package. `packages`: what opens each. One is
     open at a time: fourteen took 6 GB.
     """
     signals = {
-        clip.id: {REFERENCE: reference.renders_for(clip).reference.astype(np.float32)}
+        clip.id: {REFERENCE: reference.get_renders(clip).reference.astype(np.float32)}
         for clip in clips
     }
-    inputs = {clip.id: reference.inputs(clip) for clip in clips}
+    inputs = {clip.id: reference.compute_inputs(clip) for clip in clips}
     for name, open_vocoder in packages.items():
         package = open_vocoder()
         for clip in clips:
-            settled = reference.settled(inputs[clip.id], clip, package.predictor)
+            settled = reference.with_statistics(inputs[clip.id], clip, package.predictor)
             signals[clip.id][name] = package.render(settled)
     return [Audition(clip, signals[clip.id]) for clip in clips]
 
 
-def chosen_clips(
+def choose_clips(
     record: Mapping[str, Any], clips: Sequence[Utterance], count: int = 3
 ) -> list[Utterance]:
     """Clips to listen to: the one where the named level (else the first judged) scores worst, then
@@ -93,36 +98,36 @@ def chosen_clips(
     ] or judged_clips[:count]
     chosen: list[Utterance] = []
 
-    def worth(clip: Utterance) -> tuple[float, int]:
+    def weigh_clip(clip: Utterance) -> tuple[float, int]:
         same_voice = [other.voice for other in chosen].count(clip.voice)
         return (same_voice, clip.frames) if chosen else (pesq[clip.id], 0)
 
     while left and len(chosen) < count:
-        chosen.append(min(left, key=worth))
+        chosen.append(min(left, key=weigh_clip))
         left.remove(chosen[-1])
     return chosen
 
 
-def sound_data(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
+def encode_sound(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
     """A signal [600 F] in as few letters as lossless 16 bits take: FLAC as base64, of itself or of
     its difference to `reference`.
 
     "difference": the player adds the reference's samples and gets the signal's samples.
     """
-    ways = [{"flac": _flac(_samples(signal)), "difference": False}]
+    ways = [{"flac": _encode_flac(_round_samples(signal)), "difference": False}]
     if reference is not None:
-        difference = _samples(signal).astype(np.int32) - _samples(reference)
+        difference = _round_samples(signal).astype(np.int32) - _round_samples(reference)
         if np.abs(difference).max(initial=0) <= FULL_SCALE:
-            ways.append({"flac": _flac(difference.astype(np.int16)), "difference": True})
+            ways.append({"flac": _encode_flac(difference.astype(np.int16)), "difference": True})
     return min(ways, key=lambda way: len(str(way["flac"])))
 
 
-def _samples(signal: np.ndarray) -> np.ndarray:
+def _round_samples(signal: np.ndarray) -> np.ndarray:
     """Round a signal to 16 bits [n] int16."""
     return np.round(np.clip(signal, -1.0, 1.0) * FULL_SCALE).astype(np.int16)
 
 
-def _flac(samples: np.ndarray) -> str:
+def _encode_flac(samples: np.ndarray) -> str:
     import soundfile
 
     with scratch() as folder:  # a stream of Python's would swallow Ctrl-C in its callbacks
@@ -143,15 +148,17 @@ def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in playable]
 
 
-def player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str]]:
+def build_player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str]]:
     """Sounds, levels and metrics for the page's player, as JSON that no HTML reader takes for a
     tag; and the levels that do not fit into the budget.
     """
-    sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
+    sounds = [{REFERENCE: encode_sound(clip.signals[REFERENCE])} for clip in auditions]
     spent = sum(len(clip[REFERENCE]["flac"]) for clip in sounds)
     levels, left_out = list[str](), list[str]()
     for name in order(record, auditions):
-        renditions = [sound_data(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
+        renditions = [
+            encode_sound(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions
+        ]
         size = sum(len(rendition["flac"]) for rendition in renditions)
         if spent + size > BUDGET_BYTES:
             left_out.append(name)
@@ -164,7 +171,7 @@ def player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str
     for one, sound in zip(auditions, sounds, strict=True):
         results = {
             level["method"]: clip
-            for level in judged_levels(record)
+            for level in list_judged_levels(record)
             for clip in level["clips"]
             if clip["id"] == one.utterance.id
         }
@@ -180,24 +187,28 @@ def player(record: Record, auditions: Sequence[Audition]) -> tuple[str, list[str
                 "seed": next(iter(results.values()))["variation"],
             }
         )
-    data = {"clips": clips, "levels": levels, "metrics": metric_facts(gated(record))}
-    return player_json(data), left_out
+    data = {
+        "clips": clips,
+        "levels": levels,
+        "metrics": describe_metrics(list_gated_metrics(record)),
+    }
+    return format_player_json(data), left_out
 
 
-def metric_facts(names: Sequence[str]) -> list[dict[str, Any]]:
+def describe_metrics(names: Sequence[str]) -> list[dict[str, Any]]:
     """What the player writes beside the figures of these metrics."""
     return [
         {
             "name": name,
             "title": METRICS[name].title,
             "unit": METRICS[name].unit,
-            "digits": digits_of(name),
+            "digits": choose_digits(name),
         }
         for name in names
     ]
 
 
-def player_json(data: Mapping[str, Any]) -> str:
+def format_player_json(data: Mapping[str, Any]) -> str:
     """JSON that no HTML reader takes for a tag."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
@@ -214,7 +225,9 @@ README = """Blinded listening pack
 """
 
 
-def pairs(auditions: Sequence[Audition], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
+def draw_pairs(
+    auditions: Sequence[Audition], levels: Sequence[str], seed: int
+) -> list[dict[str, str]]:
     """Every clip against every level, and each clip once against itself, shuffled; A and B drawn by
     the seed.
     """
@@ -230,7 +243,7 @@ def pairs(auditions: Sequence[Audition], levels: Sequence[str], seed: int) -> li
     return [{"pair": f"{number:02d}"} | pair for number, pair in enumerate(listed, 1)]
 
 
-def _sheet(numbers: Sequence[str]) -> str:
+def _format_sheet(numbers: Sequence[str]) -> str:
     return "\r\n".join([COLUMNS, *(f"{number},,," for number in numbers), ""])
 
 
@@ -245,7 +258,7 @@ def pack_of_ours(folder: Path) -> str | None:
     sheet = folder / SHEET
     if not (folder / KEY).is_file() or not sheet.is_file():
         return f"it is not a listening pack: it holds no {KEY} and {SHEET}"
-    if sheet.read_bytes() != _sheet(numbers).encode():
+    if sheet.read_bytes() != _format_sheet(numbers).encode():
         return f"somebody has written into {sheet}"
     return strangers(
         folder,
@@ -264,7 +277,7 @@ def write_pack(
     """Write the pack by rename; returns the number of pairs."""
     import soundfile
 
-    chosen = pairs(auditions, levels, seed)
+    chosen = draw_pairs(auditions, levels, seed)
     signals = {clip.utterance.id: clip.signals for clip in auditions}
     key = json.dumps({"seed": seed, "pairs": chosen}, indent=1).encode()
     with staged(folder, pack_of_ours) as aside:
@@ -276,7 +289,7 @@ def write_pack(
                     aside / f"{pair['pair']}-{side}.wav", samples, SAMPLE_RATE_HZ, subtype="PCM_16"
                 )
         (aside / SHEET).write_text(
-            _sheet([pair["pair"] for pair in chosen]), encoding="utf-8", newline=""
+            _format_sheet([pair["pair"] for pair in chosen]), encoding="utf-8", newline=""
         )
         (aside / KEY).write_bytes(base64.b64encode(key) + b"\n")
         (aside / "README.txt").write_text(

@@ -10,7 +10,7 @@ PRODUCT what the neighbouring style rows do. Items of a known checkpoint are in 
 (eval/data, written by `kokoro-ane variation --write`), those of others in the user's cache.
 
 A clip that a package cuts (speech.corpus.within) is a clip of its own, with another id. An item
-is used where the key fits (`variation_key`) and where the reference that is rendered here
+is used where the key fits (`compute_variation_key`) and where the reference that is rendered here
 is the one that it belongs to: `probe` holds the levels of its stretches, which have to agree to
 AGREE. Its samples would not do: on another processor the last bits of F0 turn the phase of nearly
 silent bins, so that they agree by 45 to 90 dB, where levels agree by 68 dB and more, and with
@@ -69,7 +69,7 @@ PROBED, PROBED_VOWEL = 32, 8  # stretches
 Item = Mapping[str, np.ndarray]  # fields of one clip, [n] each
 
 
-def variation_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
+def compute_variation_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
     """What the items hang on, each part by itself: weights, configuration and voices; the texts as
     they are spoken and as they are counted in words; the seed; the bytes of eval/metrics; the
     versions of the listening models.
@@ -85,12 +85,12 @@ def variation_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
         "checkpoint": identity.sha256,
         "texts": sha256_of_json(texts),
         "seed": seed,
-        "metrics": sha256_of_json(sorted(_statements(METRICS_CODE))),
+        "metrics": sha256_of_json(sorted(_read_statements(METRICS_CODE))),
         "listeners": {package: version(package) for package in LISTENERS},
     }
 
 
-def _statements(folder: Path) -> set[str]:
+def _read_statements(folder: Path) -> set[str]:
     """The statements of a folder's Python files, without what is bound to a place: imports and the
     docstring of a file. In whatever file and order they stand, they compute the same.
     """
@@ -121,10 +121,10 @@ class Variations:
     @classmethod
     def for_checkpoint(cls, checkpoint: Checkpoint, seed: int, stored: Path = FOLDER) -> Self:
         """The items of this checkpoint in the repository, or in the user's cache."""
-        key = variation_key(checkpoint, seed)
+        key = compute_variation_key(checkpoint, seed)
         folder = cache_root() / VARIATION / sha256_of_json(key)[:16]
         try:
-            entry = _entry(stored, key)
+            entry = _find_entry(stored, key)
         except InputError as why:
             return cls(line=f"the natural variation is measured: {why}", folder=folder)
         counts = ", ".join(f"{kind} {count}" for kind, count in entry["clips"].items())
@@ -139,31 +139,33 @@ class Variations:
 
     def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
         """An item and its origin; None where there is none of this reference."""
-        if (item := self.stored_items.get((kind, clip))) and agree(item["probe"], probe):
+        if (item := self.stored_items.get((kind, clip))) and is_same_rendition(
+            item["probe"], probe
+        ):
             return item, STORED
-        path = self.path(kind, clip)
+        path = self.locate_item(kind, clip)
         if path is None or not path.is_file():
             return None
         try:
             item = read_npz(path)
-            return (item, CACHED) if agree(item["probe"], probe) else None
+            return (item, CACHED) if is_same_rendition(item["probe"], probe) else None
         except (InputError, KeyError) as problem:
             print(f"the cached variation is not used: {problem}", file=sys.stderr)
             return None
 
     def keep(self, kind: str, clip: str, item: Item) -> None:
         """Write an item to the user's cache. Where that fails a line on stderr says so."""
-        if path := self.path(kind, clip):
+        if path := self.locate_item(kind, clip):
             keep_npz(path, item, "variation is", packed=True)
 
-    def path(self, kind: str, clip: str) -> Path | None:
+    def locate_item(self, kind: str, clip: str) -> Path | None:
         """Where an item is written that is measured here; the key holds the texts of the judged
         sets, the id of a corpus' line its own, and those of the third set never change.
         """
         judged = clip.split("-")[0] in (*SETS, THIRD, CORPUS)
         return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
-    def measured_items(self) -> dict[tuple[str, str], Item]:
+    def read_measured_items(self) -> dict[tuple[str, str], Item]:
         """Every item of the judged sets that was measured here, by kind and clip."""
         paths = sorted(self.folder.glob("*/*.npz")) if self.folder else []
         ours = [path for path in paths if path.stem.split("-")[0] in SETS]
@@ -172,15 +174,15 @@ class Variations:
     @cached_property
     def stored_items(self) -> Mapping[tuple[str, str], Item]:
         """Every item that the repository holds, by kind and clip."""
-        return unpacked(read_npz(self.file)) if self.file else {}
+        return unpack_items(read_npz(self.file)) if self.file else {}
 
 
-def _entry(stored: Path, key: Mapping[str, Any]) -> dict[str, Any]:
+def _find_entry(stored: Path, key: Mapping[str, Any]) -> dict[str, Any]:
     """What the index says of the stored items that fit the key. InputError says why none is
     used.
     """
     with readable(stored / INDEX, "no stored one is used"):
-        entries = _entries(stored)
+        entries = _read_index(stored)
         fitting = [entry for entry in entries if entry["key"]["checkpoint"] == key["checkpoint"]]
         if not fitting:
             there = ", ".join(entry["checkpoint"] for entry in entries) or "nothing"
@@ -195,7 +197,7 @@ def _entry(stored: Path, key: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _entries(stored: Path) -> list[dict[str, Any]]:
+def _read_index(stored: Path) -> list[dict[str, Any]]:
     """The index, an entry for each checkpoint."""
     path = stored / INDEX
     entries: list[dict[str, Any]] = read_json(path, "")["stored"] if path.is_file() else []
@@ -213,19 +215,19 @@ def write_stored(
     file = stored / f"{name}.npz"
     stored.mkdir(exist_ok=True)
     with staged(file) as aside, aside.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **packed(items))
+        np.savez_compressed(stream, allow_pickle=False, **pack_items(items))
     entry = {
         "checkpoint": name,
         "file": file.name,
         "sha256": sha256_of(file),
         "clips": dict(Counter(kind for kind, _ in items)),
-        "key": variation_key(checkpoint, seed),
+        "key": compute_variation_key(checkpoint, seed),
     }
-    others = [other for other in _entries(stored) if other["checkpoint"] != name]
+    others = [other for other in _read_index(stored) if other["checkpoint"] != name]
     write_json(stored / INDEX, {"stored": [*others, entry]})
 
 
-def packed(items: Mapping[tuple[str, str], Item]) -> dict[str, np.ndarray]:
+def pack_items(items: Mapping[tuple[str, str], Item]) -> dict[str, np.ndarray]:
     """One array for each field of a kind, all clips one after the other: six hundred small arrays
     would take more room for their headers than for their numbers.
     """
@@ -240,8 +242,8 @@ def packed(items: Mapping[tuple[str, str], Item]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def unpacked(arrays: Mapping[str, np.ndarray]) -> Mapping[tuple[str, str], Item]:
-    """The items that `packed` was given."""
+def unpack_items(arrays: Mapping[str, np.ndarray]) -> Mapping[tuple[str, str], Item]:
+    """The items that `pack_items` was given."""
     items: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for name in arrays:
         kind, field, *values = name.split("/")
@@ -254,37 +256,37 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> Mapping[tuple[str, str], Item]
     return items
 
 
-def figures_item(figures: Mapping[str, float]) -> dict[str, np.ndarray]:
+def encode_figures(figures: Mapping[str, float]) -> dict[str, np.ndarray]:
     """Figures by name as arrays: names as the bytes of a JSON list, values in float64."""
     names = np.frombuffer(json.dumps(list(figures)).encode(), np.uint8)
     return {"names": names, "values": np.array([*figures.values()])}
 
 
-def figures_of(item: Item) -> dict[str, float]:
-    """The figures that `figures_item` was given."""
+def decode_figures(item: Item) -> dict[str, float]:
+    """The figures that `encode_figures` was given."""
     names = json.loads(item["names"].tobytes())
     return dict(zip(names, map(float, item["values"]), strict=True))
 
 
-def counted(origins: Mapping[str, int]) -> str:
+def describe_origins(origins: Mapping[str, int]) -> str:
     """A line that says of how many clips the natural variation was stored, cached or measured."""
     counts = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
     return f"the natural variation of {sum(origins.values())} clips: {counts}"
 
 
-def sound_probe(reference: np.ndarray, vowel: np.ndarray) -> np.ndarray:
+def compute_sound_probe(reference: np.ndarray, vowel: np.ndarray) -> np.ndarray:
     """The RMS of each stretch of a clip's reference and of its vowel [40] float32."""
     stretches = [*np.array_split(reference, PROBED), *np.array_split(vowel, PROBED_VOWEL)]
     return np.array([np.sqrt(np.square(stretch).mean()) for stretch in stretches], np.float32)
 
 
-def prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarray:
+def compute_prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarray:
     """Some values of a clip's F0 and its number of frames [33] float32."""
     places = np.linspace(0, len(f0_hz) - 1, PROBED).astype(int)
     return np.append(f0_hz[places], durations.sum()).astype(np.float32)
 
 
-def agree(one: np.ndarray, other: np.ndarray) -> bool:
+def is_same_rendition(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two probes are of one rendition, to AGREE."""
     alike = one.shape == other.shape
     return alike and bool(np.linalg.norm(one - other) <= AGREE * np.linalg.norm(other))

@@ -1,7 +1,7 @@
 """How far a judgement is: which level, how many of its clips, and how long it will still take.
 
-    progress.begin("w8a8", done=0, unmeasured=clips, workers=2)
-    progress.measured(clip, seconds)
+    progress.start_level("w8a8", done=0, unmeasured=clips, workers=2)
+    progress.count_clip(clip, seconds)
 
 The time left is the time that the workers need for the clips in the queue, each of which costs what
 a second of speech has cost so far; the opening of models, which happens once, is no clip's time.
@@ -40,7 +40,7 @@ class Progress(Bar):
         )
         self.logged = time.monotonic()
 
-    def begin(self, name: str, done: int, unmeasured: Sequence[Clip], workers: int) -> None:
+    def start_level(self, name: str, done: int, unmeasured: Sequence[Clip], workers: int) -> None:
         """Show a level instead of the last one, how many of its clips were measured before, and
         those that are now, in their order.
         """
@@ -50,7 +50,7 @@ class Progress(Bar):
         self.seconds, self.cost, self.workers = 0.0, 0, workers
         self.add_task(name, completed=done, total=done + len(unmeasured), left="")
 
-    def time_left(self, clip: Clip, seconds: float) -> float:
+    def estimate_time_left(self, clip: Clip, seconds: float) -> float:
         """A clip is done after so many seconds; returns the seconds that are left."""
         self.seconds += seconds
         self.cost += self.costs.pop(clip.id)
@@ -59,10 +59,10 @@ class Progress(Bar):
         cost = sum(costs) - sum(costs[: self.workers - 1]) / 2
         return self.seconds / self.cost * cost / max(1, min(self.workers, len(costs)))
 
-    def measured(self, clip: Clip, seconds: float) -> None:
+    def count_clip(self, clip: Clip, seconds: float) -> None:
         """Count one clip, which took so long."""
         (level,) = self.tasks
-        left_s = self.time_left(clip, seconds)
+        left_s = self.estimate_time_left(clip, seconds)
         left = f"{max(5, 5 * round(left_s / 5))} s" if left_s < 90 else f"{round(left_s / 60)} min"
         self.update(level.id, advance=1, left=f", about {left} left")
         if self.disable and time.monotonic() - self.logged >= LOG_EVERY_S and not level.finished:

@@ -46,9 +46,9 @@ from kokoro_ane.core import (
     parse,
     require_installed,
 )
-from kokoro_ane.eval.session import PYTORCH, SessionOptions, session
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, open_session
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, STAGES, VOCODER
-from kokoro_ane.quantize import CONVERTED, LEVELS, STAGE_METHODS, method_named
+from kokoro_ane.quantize import CONVERTED, LEVELS, STAGE_METHODS, find_method
 from kokoro_ane.runtimes import (
     DEFAULT_RUNTIME,
     RUNTIMES,
@@ -109,46 +109,55 @@ def check_level(options: QualityOptions) -> None:
             raise InputError(f"--{flag} belongs to the vocoder's levels")
     if stage == PRODUCT and not (vocoder and encoder):
         raise InputError(f"--method {name}: a product is VOCODER+ENCODER, such as p6+w8g")
-    method_named(encoder if plus else name, ENCODER)
+    find_method(encoder if plus else name, ENCODER)
 
 
-def prepared(
+def prepare_level(
     options: QualityOptions, checkpoint: "Checkpoint"
 ) -> "tuple[str, Callable[[JudgeContext], LevelRecord]]":
     """Return the stem of the file of figures, and the function that judges the level. One of the
     two builds the packages.
     """
     from kokoro_ane.eval.levels import (
-        judged_encoder,
-        judged_file,
-        judged_package,
-        judged_product,
+        judge_encoder,
+        judge_file,
+        judge_package,
+        judge_product,
     )
     from kokoro_ane.pipeline import build_package
-    from kokoro_ane.quantize import HALF, Request, built, built_encoder, default_layout, parse_level
+    from kokoro_ane.quantize import (
+        HALF,
+        PackageRequest,
+        default_layout,
+        ensure_encoder,
+        ensure_vocoder,
+        parse_level,
+    )
 
     name = options.method
     stage = options.stage
-    request = Request(checkpoint, options.build, name, options.layout, source=options.checkpoint)
+    request = PackageRequest(
+        checkpoint, options.build, name, options.layout, source=options.checkpoint
+    )
     # a level's file, from which packages of every layout are converted
     if (options.runtime, options.layout) == ("torch", "") and name not in CONVERTED:
-        return f"{stage}-{name}-torch", partial(judged_file, name, stage)
+        return f"{stage}-{name}-torch", partial(judge_file, name, stage)
     if stage == ENCODER:
-        return f"encoder-{name}", partial(judged_encoder, name)
+        return f"encoder-{name}", partial(judge_encoder, name)
     if stage == PRODUCT:
         vocoder, _, encoder = name.partition("+")
         method, layout = parse_level(vocoder, default_layout(checkpoint))
         request = replace(request, method=method.name, layout=layout)
-        built(request, build_package)
-        built_encoder(replace(request, method=HALF, encoder=encoder), build_package)
-        return f"product-{name}", partial(judged_product, request.level, encoder)
+        ensure_vocoder(request, build_package)
+        ensure_encoder(replace(request, method=HALF, encoder=encoder), build_package)
+        return f"product-{name}", partial(judge_product, request.level, encoder)
     method, manifest = judged_manifest(options.runtime, request, build_package)
     stem = manifest.path.stem
     flags = (options.precision, options.features, options.runtime)
     plain = (*OF_THE_VOCODER.values(), *stem.split("-"))
     return (
         "-".join((stem, *(flag for flag in flags if flag not in plain))),
-        partial(judged_package, method, manifest),
+        partial(judge_package, method, manifest),
     )
 
 
@@ -180,13 +189,13 @@ def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval import levels  # noqa: F401
-    stem, judge = prepared(options, checkpoint)
+    stem, judge = prepare_level(options, checkpoint)
     if options.corpus:
         stem += f"-{CORPUS}"
     out = out or folder / f"{stem}.json"
     check_implied(out, ours)
     cache = options.build / "release" / "cache"
-    with session(options, checkpoint, cache, may_build=True) as context:
+    with open_session(options, checkpoint, cache, may_build=True) as context:
         level = judge(context)
     write_json(out, level, ours)
     return level, out
@@ -197,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(QualityOptions, "kokoro-ane quality", __doc__, argv)
     level, out = judge_level(options)
-    from kokoro_ane.eval.terminal import meaning_of, print_judgement
+    from kokoro_ane.eval.terminal import explain_exit, print_judgement
 
     print_judgement(level, out)
     names = ("stage", "method", "verdict", "releasable", "broken", "reasons", "summary")
@@ -206,7 +215,7 @@ def main(argv: list[str] | None = None) -> int:
         "package_sha256": level["provenance"]["package_sha256"],
         "file": str(out),
     }
-    return conclude(options, report, exit_of(level["verdict"]), meaning_of(level))
+    return conclude(options, report, exit_of(level["verdict"]), explain_exit(level))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 with.
 
     reference = Reference(checkpoint, seed=0)
-    renders = reference.renders_for(clip)  # the sentence, three other seeds, a held vowel
+    renders = reference.get_renders(clip)  # the sentence, three other seeds, a held vowel
 
 The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and
 identical for all renders. Only the harmonic source's noise differs in the other seeds, which are
@@ -35,7 +35,7 @@ from kokoro_ane.core import (
 from kokoro_ane.encoder import EncoderBackend, TextEncoder, load_torch_encoder
 from kokoro_ane.eval.metrics.allowance import Allowance
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
-from kokoro_ane.eval.natural import HEARING, Variations, sound_probe
+from kokoro_ane.eval.natural import HEARING, Variations, compute_sound_probe
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.runtimes import open_voice
 from kokoro_ane.speech import (
@@ -100,9 +100,9 @@ class Reference:
         """The checkpoint's, in float32."""
         return load_torch_encoder(self.checkpoint)
 
-    def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
+    def compute_inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
         """Return the features of a clip, with the noise of `seed + other_seed`."""
-        inputs = self._features(utterance)
+        inputs = self._encode_features(utterance)
         return self.with_noise(inputs, other_seed) if other_seed else inputs
 
     def with_noise(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
@@ -112,7 +112,7 @@ class Reference:
         return replace(inputs, spectrum=spectrum)
 
     @torch.no_grad()
-    def vowel_inputs(
+    def compute_vowel_inputs(
         self, utterance: Utterance, other_seed: int = 0
     ) -> tuple[VocoderInputs, float]:
         """Return the features of a clip's held vowel, for THD+N, and its F0 in Hz: the loudest
@@ -125,14 +125,16 @@ class Reference:
         pitch_hz = min(TONE_PITCHES_HZ, key=lambda hz: abs(hz - float(utterance.f0_hz[loudest])))
         f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)
         energy = torch.full_like(f0_hz, float(utterance.energy[loudest]))
-        inputs = self._features(utterance)
+        inputs = self._encode_features(utterance)
         # [1, hidden, F]
         asr = inputs.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)
         noise = draw_noise(HELD_FRAMES, self.seed + other_seed)
         spectrum = self.vocoder.generator.m_source.compute_spectrum(f0_hz, noise)
         return VocoderInputs(asr, f0_hz, energy, inputs.style, spectrum), pitch_hz
 
-    def settled(self, inputs: VocoderInputs, clip: Utterance, predictor: str) -> VocoderInputs:
+    def with_statistics(
+        self, inputs: VocoderInputs, clip: Utterance, predictor: str
+    ) -> VocoderInputs:
         """Return the inputs with what the clip's voice adds to the statistics that a vocoder
         predicts by `predictor` (its hash); as they are where it measures them.
         """
@@ -145,11 +147,11 @@ class Reference:
         statistics = self._voices[key].statistics_for(len(clip.phonemes))
         return replace(inputs, statistics=torch.from_numpy(statistics)[None])  # [1, 2R]
 
-    def clock(self, inputs: VocoderInputs) -> np.ndarray:
+    def render_clock(self, inputs: VocoderInputs) -> np.ndarray:
         """The fp32 render of features that are not the reference's own [600 F] float64."""
         return render_reference(self._eager, inputs).astype(np.float64)
 
-    def _features(self, utterance: Utterance) -> VocoderInputs:
+    def _encode_features(self, utterance: Utterance) -> VocoderInputs:
         """Features of a clip with the noise of `seed`: encoded once for all of its seeds and its
         vowel.
         """
@@ -160,10 +162,10 @@ class Reference:
             self._last = utterance, inputs
         return self._last[1]
 
-    def renders_for(self, utterance: Utterance) -> "ReferenceRenders":
+    def get_renders(self, utterance: Utterance) -> "ReferenceRenders":
         """The renders of one clip, from memory, from the folder, or made."""
         if utterance.id not in self._renders:
-            signals = self._signals(utterance)
+            signals = self._load_signals(utterance)
             reference, vowel = (signals[name].astype(np.float64) for name in ("reference", "vowel"))
             pitch_hz = float(signals["pitch_hz"])
             self._renders[utterance.id] = ReferenceRenders(
@@ -175,14 +177,14 @@ class Reference:
         """Take the renders of a clip out of memory."""
         self._renders.pop(utterance.id, None)
 
-    def _signals(self, utterance: Utterance) -> dict[str, np.ndarray]:
+    def _load_signals(self, utterance: Utterance) -> dict[str, np.ndarray]:
         """The sentence [600 F] float32, the vowel [n] and its pitch in Hz, read or rendered."""
         path = self.folder / f"{utterance.id}.npz" if self.folder else None
         if path and path.is_file():
             return read_npz(path, "; delete it and it is rendered again")
-        vowel, pitch_hz = self.vowel_inputs(utterance)
+        vowel, pitch_hz = self.compute_vowel_inputs(utterance)
         signals = {
-            "reference": render_reference(self.vocoder, self.inputs(utterance)),
+            "reference": render_reference(self.vocoder, self.compute_inputs(utterance)),
             "vowel": render_reference(self.vocoder, vowel),
             "pitch_hz": np.asarray(pitch_hz),
         }
@@ -208,7 +210,7 @@ class ReferenceRenders:
     @cached_property
     def probe(self) -> np.ndarray:
         """What tells whether a stored item is of this reference."""
-        return sound_probe(self.reference, self.vowel)
+        return compute_sound_probe(self.reference, self.vowel)
 
     @cached_property
     def seeds(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
@@ -217,8 +219,8 @@ class ReferenceRenders:
         clip = self.clip
         return tuple(
             (
-                model.clock(model.inputs(clip, other_seed)),
-                model.clock(model.vowel_inputs(clip, other_seed)[0]),
+                model.render_clock(model.compute_inputs(clip, other_seed)),
+                model.render_clock(model.compute_vowel_inputs(clip, other_seed)[0]),
             )
             for other_seed in range(1, OTHER_SEEDS + 1)
         )
@@ -243,7 +245,7 @@ class ReferenceRenders:
         """The sentence, with its other seeds."""
         return replace(self.sentence, other_seeds=tuple(sentence for sentence, _ in self.seeds))
 
-    def trial(
+    def make_trial(
         self,
         test: np.ndarray,
         vowel: np.ndarray,
@@ -257,15 +259,15 @@ class ReferenceRenders:
         sentence = sentence or self.baseline
         return Trial(self.reference, test, (), tone, sentence.text, sentence, clock)
 
-    def seed_trials(self) -> list[Trial]:
+    def make_seed_trials(self) -> list[Trial]:
         """Return each other seed as if it were judged, against the ones that are left."""
         return [
-            self.trial(test, vowel, sentence=self._seeded.without(seed))
+            self.make_trial(test, vowel, sentence=self._seeded.without(seed))
             for seed, (test, vowel) in enumerate(self.seeds)
         ]
 
 
-def judged_clips(
+def list_judged_clips(
     checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None
 ) -> list[Utterance]:
     """The first `count` clips of the set, or of all that judge. InputError when a text is tuned
@@ -277,10 +279,10 @@ def judged_clips(
         for clip in own_speech(checkpoint, part)
     ]
     require_disjoint(spoken_lines(checkpoint, TUNING), chosen)
-    return first_clips(chosen, count)
+    return take_clips(chosen, count)
 
 
-def first_clips(clips: Sequence[SomeClip], count: int | None) -> list[SomeClip]:
+def take_clips(clips: Sequence[SomeClip], count: int | None) -> list[SomeClip]:
     """The first `count` of the clips, by default all. Raises InputError where there are fewer."""
     if count is not None and not 1 <= count <= len(clips):
         raise InputError(f"--clips {count}: there are {len(clips)} clips, give 1 to {len(clips)}")

@@ -32,10 +32,10 @@ from kokoro_ane.core import (
     parse,
     require_installed,
 )
-from kokoro_ane.eval.session import PYTORCH, SessionOptions, session
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, open_session
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.pipeline import read_decision
-from kokoro_ane.quantize import CHOICES, METHODS, Method, default_layout, method_named, parse_level
+from kokoro_ane.quantize import CHOICES, METHODS, Method, default_layout, find_method, parse_level
 from mlprogram import load_rules
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ReleaseOptions(SessionOptions):
         return self.smallest or self.at_most is not None
 
 
-def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
+def parse_levels(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
     """Methods and layouts of --methods, else all of the layout, or of a product those that ship."""
     if options.searches:
         names = (options.methods or "mixed18").split(",")
@@ -83,22 +83,22 @@ def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
     if options.methods:
         return [parse_level(name, layout) for name in options.methods.split(",")]
     if options.product:
-        return shipping_vocoders(options.build, layout)
+        return read_shipping_vocoders(options.build, layout)
     return [(method, layout) for method in METHODS.values()]
 
 
-def products_of(options: ReleaseOptions, levels: list[tuple[Method, str]]) -> list[tuple[Any, Any]]:
+def combine_products(options: ReleaseOptions, levels: list[tuple[Method, str]]) -> list[tuple[Any, Any]]:
     """Every encoder of --encoders with every vocoder of these levels; of a search, all encoders."""
     if options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
-    encoders = [method_named(name, ENCODER).name for name in options.encoders.split(",")]
+    encoders = [find_method(name, ENCODER).name for name in options.encoders.split(",")]
     if options.searches:
         return [(encoders, level) for level in levels]
     vocoders = [level_name(method.name, layout) for method, layout in levels]
     return [(encoder, vocoder) for encoder in encoders for vocoder in vocoders]
 
 
-def shipping_vocoders(build: Path, layout: str) -> list[tuple[Method, str]]:
+def read_shipping_vocoders(build: Path, layout: str) -> list[tuple[Method, str]]:
     """Levels of the layout that BUILD/release/decision.json lets ship; fp16, which is then named as
     unjudged, where there are none.
     """
@@ -137,27 +137,27 @@ def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Pa
     cache = folder / "cache"
     check_implied(out, ours)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
-    named = levels_of(options, options.layout or default_layout(checkpoint))
-    names: Any = products_of(options, named) if options.product else named
+    named = parse_levels(options, options.layout or default_layout(checkpoint))
+    names: Any = combine_products(options, named) if options.product else named
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from kokoro_ane.eval.decision import choose, decision_record, product_record
-        from kokoro_ane.eval.levels import judged_level, judged_levels, released_product
-        from kokoro_ane.eval.store import withheld
-    judge: Any = released_product if options.product else judged_level
-    record_of = product_record if options.product else decision_record
+        from kokoro_ane.eval.decision import build_decision_record, build_product_record, choose
+        from kokoro_ane.eval.levels import judge_all, judge_by_stages, judge_method
+        from kokoro_ane.eval.store import explain_withheld
+    judge: Any = judge_by_stages if options.product else judge_method
+    record_of = build_product_record if options.product else build_decision_record
     searched: dict[str, Any] = {}
-    with session(options, checkpoint, cache, not options.no_build) as context:
+    with open_session(options, checkpoint, cache, not options.no_build) as context:
         if options.searches:
-            from kokoro_ane.eval.search import found_level, found_product
+            from kokoro_ane.eval.search import search_level, search_product
 
-            judge = found_product if options.product else found_level
+            judge = search_product if options.product else search_level
             judge = partial(judge, most_mb=options.at_most, record=searched)
-        levels = judged_levels(context, names, judge)
+        levels = judge_all(context, names, judge)
         if all(level["failed"] for level in levels):
             raise InputError(
                 f"no level could be judged; {levels[0]['method']}: {levels[0]['failed']}"
             )
-        choice = choose(levels, withheld(checkpoint))
+        choice = choose(levels, explain_withheld(checkpoint))
         record = record_of(levels, choice, context, options.chip) | searched
     write_json(out, record, ours)
     return choice, record, out

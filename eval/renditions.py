@@ -3,7 +3,7 @@ encoder and product differ in these two and in their natural variation, and in n
 
     subject = VocoderSubject(reference, package)
     comparison = COMPARISONS[VOCODER](reference)
-    comparison.figures(clip, subject.render(clip)), comparison.natural(clip).figures
+    comparison.measure_rendition(clip, subject.render(clip)), comparison.get_natural(clip).figures
 
 A subject renders a clip. A comparison measures a rendition, and the natural variation: the same
 figures of renditions by the fp32 model that are as right as the reference (other noise seeds,
@@ -29,9 +29,9 @@ from kokoro_ane.eval.natural import (
     HEARING,
     MEASURED,
     Item,
-    figures_item,
-    figures_of,
-    prosody_probe,
+    compute_prosody_probe,
+    decode_figures,
+    encode_figures,
 )
 from kokoro_ane.eval.reference import Reference, Render
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
@@ -76,7 +76,7 @@ class Rendition(NamedTuple):
     defect: str | None = None
 
 
-def unlike(signal: np.ndarray, reference: np.ndarray) -> str | None:
+def find_defect(signal: np.ndarray, reference: np.ndarray) -> str | None:
     """What makes a signal no rendition of the reference, or None: a defect, another length."""
     if len(signal) != len(reference):
         return f"holds {len(signal)} samples, the reference {len(reference)}"
@@ -91,7 +91,7 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Reader:
+class ClipReader:
     """An encoder that reads clips: by the style row of a text that is `step` phonemes longer, and
     `faster` than the clip asks. `backend`: None is the fp32 model.
     """
@@ -101,27 +101,29 @@ class Reader:
     step: int = 0
     faster: float = 1.0
 
-    def style(self, clip: Utterance) -> torch.Tensor:
+    def select_style(self, clip: Utterance) -> torch.Tensor:
         """Return the style row [1, 256]: the decoder's half, then the prosody's."""
         pack = self.reference.checkpoint.blend(clip.voice)
         return style_row(pack, min(max(len(clip.phonemes) + self.step, 1), len(pack)))
 
     @torch.no_grad()
-    def encoded(self, clip: Utterance, durations: np.ndarray | None = None) -> Encoded:
+    def encode_prosody(self, clip: Utterance, durations: np.ndarray | None = None) -> Encoded:
         """The clip's prosody, on the alignment of `durations` [n] or of its own. Raises InputError
         for durations that are none.
         """
         half = self.reference.checkpoint.config.style_dim
         ids = tuple(int(i) for i in clip.input_ids)
         backend = self.backend or self.reference.encoder
-        style = self.style(clip)[:, half:]
+        style = self.select_style(clip)[:, half:]
         return encode(backend, ids, style, clip.speed * self.faster, durations)
 
     @torch.no_grad()
-    def inputs(self, clip: Utterance, other_seed: int = 0) -> tuple[np.ndarray, VocoderInputs]:
+    def compute_inputs(
+        self, clip: Utterance, other_seed: int = 0
+    ) -> tuple[np.ndarray, VocoderInputs]:
         """Durations [n] and the vocoder's inputs, with the noise of seed + `other_seed`."""
         reference = self.reference
-        encoded = self.encoded(clip)
+        encoded = self.encode_prosody(clip)
         utterance = with_prosody(clip, encoded)
         inputs = vocoder_inputs(
             reference.checkpoint,
@@ -130,7 +132,7 @@ class Reader:
             utterance,
             reference.seed + other_seed,
         )
-        style = self.style(clip)[:, : reference.checkpoint.config.style_dim]
+        style = self.select_style(clip)[:, : reference.checkpoint.config.style_dim]
         return utterance.durations.astype(np.int64), replace(inputs, style=style)
 
 
@@ -144,28 +146,28 @@ def with_prosody(clip: Utterance, encoded: Encoded) -> Utterance:
     )
 
 
-def spoken_within(line: SpokenLine, stage: str, frames: int, reference: Reference) -> Utterance:
+def speak_within(line: SpokenLine, stage: str, frames: int, reference: Reference) -> Utterance:
     """A line as the checkpoint speaks it, as packages of so many frames take it."""
     clip = say(reference.encoder, reference.checkpoint, line)
-    return fitted(clip, stage, frames, reference)
+    return fit_clip(clip, stage, frames, reference)
 
 
-def fitted(clip: Utterance, stage: str, frames: int, reference: Reference) -> Utterance:
+def fit_clip(clip: Utterance, stage: str, frames: int, reference: Reference) -> Utterance:
     """The clip as packages of so many frames take it: what a package does not take, an app cuts,
     and of such a clip the first words are judged.
     """
     if stage == PRODUCT:
-        return _said_within(clip, PRODUCT_SHARE * frames, Reader(reference))
+        return _cut_clip(clip, PRODUCT_SHARE * frames, ClipReader(reference))
     return clip if stage == ENCODER else within(clip, frames)
 
 
-def _said_within(clip: Utterance, frames: float, reader: Reader) -> Utterance:
+def _cut_clip(clip: Utterance, frames: float, reader: ClipReader) -> Utterance:
     """The clip, or as many of its first words as the reader says in at most `frames`, as it says
     them: a word that a cut makes the last one is drawn out, by up to 14 % of all.
     """
     shorter = within(clip, frames)
     while shorter is not clip:
-        said = with_prosody(shorter, reader.encoded(shorter))
+        said = with_prosody(shorter, reader.encode_prosody(shorter))
         if said.frames <= frames:
             return said
         shorter = within(clip, shorter.frames - 1)
@@ -180,21 +182,25 @@ class VocoderSubject:
 
     reference: Reference
     vocoder: Render
-    reader: Reader | None = None
+    reader: ClipReader | None = None
     predictor: str = ""
 
     def render(self, clip: Utterance) -> Rendition:
         """Render the sentence, and the held vowel."""
-        inputs = self.reader.inputs(clip)[1] if self.reader else self.reference.inputs(clip)
-        vowel_inputs = self.reference.vowel_inputs(clip)[0]
+        inputs = (
+            self.reader.compute_inputs(clip)[1]
+            if self.reader
+            else self.reference.compute_inputs(clip)
+        )
+        vowel_inputs = self.reference.compute_vowel_inputs(clip)[0]
         samples, vowel = (
-            self.vocoder(self.reference.settled(each, clip, self.predictor))
+            self.vocoder(self.reference.with_statistics(each, clip, self.predictor))
             for each in (inputs, vowel_inputs)
         )
         samples, vowel = samples.astype(np.float64), vowel.astype(np.float64)
-        clock = self.reference.clock(inputs) if self.reader else None
-        renders = self.reference.renders_for(clip)
-        defect = unlike(samples, renders.reference) or unlike(vowel, renders.vowel)
+        clock = self.reference.render_clock(inputs) if self.reader else None
+        renders = self.reference.get_renders(clip)
+        defect = find_defect(samples, renders.reference) or find_defect(vowel, renders.vowel)
         return Rendition(samples, vowel, clock, defect=defect)
 
 
@@ -202,12 +208,12 @@ class VocoderSubject:
 class EncoderSubject:
     """A reader, compared on the alignment of the clip's own durations."""
 
-    reader: Reader
+    reader: ClipReader
 
     def render(self, clip: Utterance) -> Rendition:
         """Return prosody, and the durations that the reader would align by."""
         try:
-            encoded = self.reader.encoded(clip, clip.durations)
+            encoded = self.reader.encode_prosody(clip, clip.durations)
             limits = self.reader.reference.encoder.limits
             durations = round_durations(encoded.raw.numpy(), limits)
         except InputError as problem:
@@ -221,21 +227,21 @@ class ProductSubject:
     as VocoderSubject's.
     """
 
-    reader: Reader
+    reader: ClipReader
     vocoder: Render
     predictor: str = ""
 
     def render(self, clip: Utterance) -> Rendition:
         """Render sound in its own durations."""
         try:
-            durations, inputs = self.reader.inputs(clip)
+            durations, inputs = self.reader.compute_inputs(clip)
             reference = self.reader.reference
-            settled = reference.settled(inputs, clip, self.predictor)
+            settled = reference.with_statistics(inputs, clip, self.predictor)
             samples = self.vocoder(settled).astype(np.float64)
-            clock = reference.clock(inputs)
+            clock = reference.render_clock(inputs)
         except InputError as problem:
             return Rendition(defect=str(problem))
-        defect = unlike(samples, clock)
+        defect = find_defect(samples, clock)
         return Rendition(samples, clock=clock, durations=durations, defect=defect)
 
 
@@ -259,42 +265,42 @@ class Comparison(ABC):
         self.reference, self.only = reference, only
 
     @abstractmethod
-    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
+    def measure_rendition(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure a rendition without defect."""
 
     @abstractmethod
-    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
+    def measure_neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Yield the figures of the fp32 model's renditions that are as right as the reference."""
 
-    def natural(self, clip: Utterance) -> Natural:
+    def get_natural(self, clip: Utterance) -> Natural:
         """The natural variation, stored or measured."""
         variations = self.reference.variations
-        probe = self.probe(clip)
+        probe = self.compute_probe(clip)
         if stored := variations.find(self.stage, clip.id, probe):
             item, origin = stored
-            figures = figures_of(item)
+            figures = decode_figures(item)
             names = [name for name in figures if not self.only or name.split()[0] in self.only]
             return Natural({name: figures[name] for name in names}, origin)
-        figures = spread(list(self.neighbours(clip)))
+        figures = spread(list(self.measure_neighbours(clip)))
         if self.stage == PRODUCT:
             # no worst clip of a product has a limit in variations
             figures = {name: value for name, value in figures.items() if name in METRICS}
         if not self.only:
-            for kind, item in self.items(clip, figures_item(figures)).items():
+            for kind, item in self.make_items(clip, encode_figures(figures)).items():
                 variations.keep(kind, clip.id, {"probe": probe, **item})
         return Natural(figures)
 
-    def probe(self, clip: Utterance) -> np.ndarray:
+    def compute_probe(self, clip: Utterance) -> np.ndarray:
         """What tells whether a stored item is of the fp32 model's clip: samples of its sound."""
-        return self.reference.renders_for(clip).probe
+        return self.reference.get_renders(clip).probe
 
-    def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
+    def make_items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
         """What is stored of a clip whose natural variation was measured, by kind: for sound with
         what is heard in the reference.
         """
         return {
             self.stage: figures,
-            HEARING: self.reference.renders_for(clip).sentence.heard.plain(),
+            HEARING: self.reference.get_renders(clip).sentence.heard.plain(),
         }
 
 
@@ -305,23 +311,24 @@ class VocoderComparison(Comparison):
     scale = "fp32 with another noise seed"
     shown = ("pesq", "mcd_db")
 
-    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
+    def measure_rendition(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure sound."""
-        renders = self.reference.renders_for(clip)
+        renders = self.reference.get_renders(clip)
         return measure(
-            renders.trial(rendition.samples, rendition.vowel, rendition.clock), self.only
+            renders.make_trial(rendition.samples, rendition.vowel, rendition.clock), self.only
         )
 
-    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
+    def measure_neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure each other seed as if it were judged, against the ones that are left."""
         return (
-            measure(trial, self.only) for trial in self.reference.renders_for(clip).seed_trials()
+            measure(trial, self.only)
+            for trial in self.reference.get_renders(clip).make_seed_trials()
         )
 
-    def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
+    def make_items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
         """Add what other seeds allow at each place."""
-        allowed = self.reference.renders_for(clip).baseline.allowance.plain()
-        return super().items(clip, {**figures, **allowed})
+        allowed = self.reference.get_renders(clip).baseline.allowance.plain()
+        return super().make_items(clip, {**figures, **allowed})
 
 
 class EncoderComparison(Comparison):
@@ -336,25 +343,25 @@ class EncoderComparison(Comparison):
         # the fp32 model's, of the clip that was compared last
         self._prosody: tuple[Utterance, Encoded] | None = None
 
-    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
+    def measure_rendition(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure prosody."""
         assert rendition.prosody is not None
         if self._prosody is None or self._prosody[0] is not clip:
-            self._prosody = clip, Reader(self.reference).encoded(clip, clip.durations)
+            self._prosody = clip, ClipReader(self.reference).encode_prosody(clip, clip.durations)
         curves = self._prosody[1], rendition.prosody
         return measure(ProsodyTrial(clip, rendition.durations, curves), self.only)
 
-    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
+    def measure_neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure the style rows of one phoneme more and less."""
         for step in ROW_STEPS:
-            rendition = EncoderSubject(Reader(self.reference, step=step)).render(clip)
-            yield self.figures(clip, rendition)
+            rendition = EncoderSubject(ClipReader(self.reference, step=step)).render(clip)
+            yield self.measure_rendition(clip, rendition)
 
-    def probe(self, clip: Utterance) -> np.ndarray:
+    def compute_probe(self, clip: Utterance) -> np.ndarray:
         """Samples of the fp32 prosody."""
-        return prosody_probe(clip.durations, clip.f0_hz)
+        return compute_prosody_probe(clip.durations, clip.f0_hz)
 
-    def items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
+    def make_items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
         """Prosody has no sound that listening models could hear."""
         return {ENCODER: figures}
 
@@ -369,7 +376,7 @@ class ProductComparison(Comparison):
     scale = "fp32 with a neighbouring style row, another noise seed"
     shown = ("pesq", "mcd_db")
 
-    def figures(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
+    def measure_rendition(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """How the vocoder rendered its features, how far the whole is from the fp32 chain, and the
         durations.
         """
@@ -381,7 +388,7 @@ class ProductComparison(Comparison):
             assert rendition.clock is not None
             figures |= measure(Trial(rendition.clock, rendition.samples), VOCODER_ALONE)
         if heard := [name for name in names if name in HEARD]:
-            renders = self.reference.renders_for(clip)
+            renders = self.reference.get_renders(clip)
             retimed = Retimed(
                 renders.reference,
                 rendition.samples,
@@ -392,13 +399,15 @@ class ProductComparison(Comparison):
             figures |= measure(retimed, heard)
         return figures
 
-    def neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
+    def measure_neighbours(self, clip: Utterance) -> Iterable[dict[str, float]]:
         """Measure the fp32 chain by the rows of one phoneme more and less."""
         scaled = ProductComparison(self.reference, self.only or (*SCALED, *DURATIONS))
         for number, step in enumerate(ROW_STEPS, 1):
-            durations, inputs = Reader(self.reference, step=step).inputs(clip, other_seed=number)
-            rendition = Rendition(self.reference.clock(inputs), durations=durations)
-            yield scaled.figures(clip, rendition)
+            durations, inputs = ClipReader(self.reference, step=step).compute_inputs(
+                clip, other_seed=number
+            )
+            rendition = Rendition(self.reference.render_clock(inputs), durations=durations)
+            yield scaled.measure_rendition(clip, rendition)
 
 
 COMPARISONS: Mapping[str, type[Comparison]] = MappingProxyType(

@@ -48,14 +48,14 @@ class ReportOptions(CommandOptions):
     pairs_seed: int = option("of the order in the listening pack", 0, type=seed_argument)
 
 
-def judged_packages(
+def find_judged_packages(
     record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path
 ) -> "dict[str, Callable[[], Any]]":
     """What opens each judged package; InputError when one has changed since, or the checkpoint is
     another.
     """
-    from kokoro_ane.eval.report_figures import judged_levels
-    from kokoro_ane.quantize import Request, parse_level
+    from kokoro_ane.eval.report_figures import list_judged_levels
+    from kokoro_ane.quantize import PackageRequest, parse_level
     from kokoro_ane.vocoder import open_package
 
     decided = record["provenance"]["checkpoint_sha256"]
@@ -66,9 +66,9 @@ def judged_packages(
         )
         raise InputError(f"{message}: give --checkpoint, or run `kokoro-ane release` again")
     packages: dict[str, Callable[[], Any]] = {}
-    for level in judged_levels(record):
+    for level in list_judged_levels(record):
         method, layout = parse_level(level["method"])
-        manifest = Request(checkpoint, build, method.name, layout).verified()
+        manifest = PackageRequest(checkpoint, build, method.name, layout).load_verified()
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
             raise InputError(
                 f"{manifest.package} has changed since the decision: run `kokoro-ane release` again"
@@ -79,13 +79,13 @@ def judged_packages(
     return packages
 
 
-def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
+def describe_product(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the
     system that the encoder asks for.
     """
     from kokoro_ane.core import is_there
     from kokoro_ane.pipeline import first_voice_bytes
-    from kokoro_ane.quantize import HALF, Request
+    from kokoro_ane.quantize import HALF, PackageRequest
     from kokoro_g2p import text_bytes
 
     product: dict[str, Any] = {
@@ -96,9 +96,9 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
         "lacking": ["encoder"],
         "encoder_ios": "",
     }
-    request = Request(checkpoint, build, HALF)
+    request = PackageRequest(checkpoint, build, HALF)
     if all(map(is_there, request.encoders)):
-        manifests = [request.manifest(path) for path in request.encoders]
+        manifests = [request.load_manifest(path) for path in request.encoders]
         product["bytes"]["encoder"] = sum(manifest.package_bytes for manifest in manifests)
         product["encoder_ios"] = max(manifest.target for manifest in manifests)
         product["lacking"] = []
@@ -124,17 +124,19 @@ def main(argv: list[str] | None = None) -> int:
         from jinja2 import UndefinedError
 
         from kokoro_ane.core import staged
-        from kokoro_ane.eval.listening import audition, chosen_clips, write_pack
-        from kokoro_ane.eval.reference import Reference, judged_clips
-        from kokoro_ane.eval.report_page import page
+        from kokoro_ane.eval.listening import choose_clips, render_auditions, write_pack
+        from kokoro_ane.eval.reference import Reference, list_judged_clips
+        from kokoro_ane.eval.report_page import render_page
 
     html = folder / "report.html"
     with readable(folder / "decision.json", "run `kokoro-ane release` again", UndefinedError):
-        packages = judged_packages(record, checkpoint, options.build)
-        product = product_of(options.build, checkpoint)
-        clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
-        heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
-        text = page(record, heard, product).encode()
+        packages = find_judged_packages(record, checkpoint, options.build)
+        product = describe_product(options.build, checkpoint)
+        clips = choose_clips(record, list_judged_clips(checkpoint, record["provenance"]["set"]))
+        heard = render_auditions(
+            Reference(checkpoint, record["provenance"]["seed"]), packages, clips
+        )
+        text = render_page(record, heard, product).encode()
         shipping = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"]
     with staged(html, OURS) as aside:
         aside.write_bytes(text)

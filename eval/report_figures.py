@@ -1,12 +1,12 @@
 """Figures of a release decision as its page and the terminal show them: digits, limits, intervals,
 how much of a limit is used, and where the marks of the page's two plots stand.
 
-    figure(4.6351)                          # "4.64"
-    check = tightest(level)                 # the gate that is nearest to its limit, or beyond it
-    used(check)                             # 0.8: four fifths of what the limit allows
-    size_plot(record)                       # size against PESQ, each level's own gate
-    search_plot(record["search"])           # size against the nearest limit, every choice tried
-    strip_plot(record, "mcd_db")            # every sentence of every level, with that level's gates
+    format_figure(4.6351)                   # "4.64"
+    check = find_tightest(level)            # the gate that is nearest to its limit, or beyond it
+    compute_used_share(check)               # 0.8: four fifths of what the limit allows
+    plot_size(record)                       # size against PESQ, each level's own gate
+    plot_search(record["search"])           # size against the nearest limit, every choice tried
+    plot_strip(record, "mcd_db")            # every sentence of every level, with that level's gates
 
 eval/page/report.html.jinja draws the plots as SVG. Places across are percentages of the width, so
 that a plot fits a phone and a screen; heights, and what stands at a point, are in pixels.
@@ -30,32 +30,32 @@ Record = Mapping[str, Any]  # a part of a decision, as JSON has it
 Box = tuple[float, float, float, float]  # left, top, right, bottom in px
 
 
-def figure(value: float | None, digits: int = DIGITS) -> str:
+def format_figure(value: float | None, digits: int = DIGITS) -> str:
     """Write a figure with so many decimals and no negative zero; a dash for None."""
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def digits_of(metric: str) -> int:
+def choose_digits(metric: str) -> int:
     """Decimals that a metric deserves: none where it counts, more where a limit is small."""
     return {"samples": 0, "%": 2, "0..1": 3, "cents": 1}.get(METRICS[metric].unit, DIGITS)
 
 
-def metric_of(check: Record) -> str:
+def parse_metric(check: Record) -> str:
     """Return the metric of a check: "pesq mean" -> "pesq"."""
     return str(check["gate"].split()[0])
 
 
-def statistic_of(check: Record) -> str:
+def parse_statistic(check: Record) -> str:
     """Return the statistic of a check: "pesq mean" -> "mean"."""
     return str(check["gate"].split()[1])
 
 
-def limit_of(check: Record) -> float:
+def parse_limit(check: Record) -> float:
     """Return the limit of a check: ">= 4" -> 4, "within 0.5" -> 0.5."""
     return float(check["rule"].split()[-1])
 
 
-def interval_of(level: Record, metric: str) -> tuple[float, float] | None:
+def find_interval(level: Record, metric: str) -> tuple[float, float] | None:
     """The 95 % interval of a metric's mean, where a gate holds that mean and the figures differ at
     all.
     """
@@ -65,13 +65,13 @@ def interval_of(level: Record, metric: str) -> tuple[float, float] | None:
     return None
 
 
-def used(check: Record) -> float | None:
+def compute_used_share(check: Record) -> float | None:
     """How much of what its limit allows a figure uses: above 1 the gate is broken. None where there
     is no measure of that.
     """
     value = check["value"]
-    limit = limit_of(check)
-    metric = METRICS[metric_of(check)]
+    limit = parse_limit(check)
+    metric = METRICS[parse_metric(check)]
     if value is None:
         return None
     if metric.best == HIGHER:
@@ -82,97 +82,101 @@ def used(check: Record) -> float | None:
     return spent / room if room > 0 else None
 
 
-def tightest(level: Record) -> Record | None:
+def find_tightest(level: Record) -> Record | None:
     """Return the check that is nearest to its limit, or furthest beyond."""
-    measured = [check for check in level["checks"] if used(check) is not None]
-    return max(measured, key=lambda check: used(check) or 0.0, default=None)
+    measured = [check for check in level["checks"] if compute_used_share(check) is not None]
+    return max(measured, key=lambda check: compute_used_share(check) or 0.0, default=None)
 
 
-def whole_of(level: str) -> str:
+def name_uncompressed(level: str) -> str:
     """The uncompressed level of the same layout: "padded-w8" -> "padded-fp16"."""
     layout, dash, _ = level.rpartition("-")
     return f"{layout}{dash}fp16"
 
 
-def judged_levels(record: Record) -> list[Record]:
+def list_judged_levels(record: Record) -> list[Record]:
     """List the levels that were measured."""
     return [level for level in record["levels"] if level.get("clips")]
 
 
-def all_clips(record: Record) -> list[Record]:
+def list_all_clips(record: Record) -> list[Record]:
     """The clips of the level that was measured on most: others may have been rejected earlier."""
-    return max((level["clips"] for level in judged_levels(record)), key=len, default=[])
+    return max((level["clips"] for level in list_judged_levels(record)), key=len, default=[])
 
 
-def gated(record: Record) -> list[str]:
+def list_gated_metrics(record: Record) -> list[str]:
     """List every metric that has a gate, in the order of the gates."""
-    checks = [check for level in judged_levels(record) for check in level["checks"]]
-    return list(dict.fromkeys(metric_of(check) for check in checks))
+    checks = [check for level in list_judged_levels(record) for check in level["checks"]]
+    return list(dict.fromkeys(parse_metric(check) for check in checks))
 
 
-def strip_plot(record: Record, metric: str) -> dict[str, Any] | None:
+def plot_strip(record: Record, metric: str) -> dict[str, Any] | None:
     """A row for the other seed and for each level: a dot a sentence, a bar at the mean, this
     level's gates. None where nothing was measured.
     """
-    digits = digits_of(metric)
+    digits = choose_digits(metric)
     both = METRICS[metric].best == ZERO
 
-    def row(name: str, clips: Sequence[Record], checks: Sequence[Record]) -> dict[str, Any]:
+    def make_row(name: str, clips: Sequence[Record], checks: Sequence[Record]) -> dict[str, Any]:
         values = [value for clip in clips if (value := clip.get(metric)) is not None]
         mean = sum(values) / len(values) if values else None
-        checks = [check for check in checks if metric_of(check) == metric]
-        label = f"{name}: {len(values)} sentences, mean {figure(mean, digits)}"
-        limits = [f"{statistic_of(check)} {check['rule']}" for check in checks]
+        checks = [check for check in checks if parse_metric(check) == metric]
+        label = f"{name}: {len(values)} sentences, mean {format_figure(mean, digits)}"
+        limits = [f"{parse_statistic(check)} {check['rule']}" for check in checks]
         return {
             "name": name,
             "label": ", ".join([label, *limits]),
             "dots": values,
             "mean": mean,
-            "value": figure(mean, digits),
+            "value": format_figure(mean, digits),
             # where a gate lies on the metric's axis: one place, or two around zero
             "gates": [
-                {"check": check, "at": sign * limit_of(check)}
+                {"check": check, "at": sign * parse_limit(check)}
                 for check in checks
                 for sign in ((-1, 1) if both else (1,))
             ],
         }
 
     # Natural variation stands first, without gates: the scale for all other rows.
-    rows = [row("another seed", [clip["variation"] for clip in all_clips(record)], [])]
-    for level in judged_levels(record):
+    rows = [make_row("another seed", [clip["variation"] for clip in list_all_clips(record)], [])]
+    for level in list_judged_levels(record):
         figures = [clip["figures"] for clip in level["clips"]]
-        rows.append(row(level["method"], figures, level["checks"]))
+        rows.append(make_row(level["method"], figures, level["checks"]))
     marks = [value for one in rows for value in one["dots"]]
     marks += [gate["at"] for one in rows for gate in one["gates"]]
     if not marks:
         return None
-    low, high = _range(marks)
+    low, high = _compute_range(marks)
     return {
         "metric": METRICS[metric],
         "rows": rows,
         "x": lambda value: f"{100 * (value - low) / (high - low):.1f}",
-        "low": figure(low, digits),
-        "high": figure(high, digits),
+        "low": format_figure(low, digits),
+        "high": format_figure(high, digits),
     }
 
 
-def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
+def plot_size(record: Record, metric: str = "pesq") -> dict[str, Any]:
     """Size on disk against the mean, a whisker down to the worst sentence, a tick at the level's
     own gate for the mean.
     """
     levels = [
-        level for level in judged_levels(record) if level["summary"][metric]["mean"] is not None
+        level
+        for level in list_judged_levels(record)
+        if level["summary"][metric]["mean"] is not None
     ]
     gates = {
         level["method"]: [
-            limit_of(check) for check in level["checks"] if check["gate"] == f"{metric} {MEAN}"
+            parse_limit(check) for check in level["checks"] if check["gate"] == f"{metric} {MEAN}"
         ]
         for level in levels
     }
     heights = [level["summary"][metric][key] for level in levels for key in ("mean", "worst")]
-    low, high = _range([*heights, *(limit for limits in gates.values() for limit in limits)])
+    low, high = _compute_range(
+        [*heights, *(limit for limits in gates.values() for limit in limits)]
+    )
     most_mb = max(level["bytes"] for level in levels) / 1e6 * 1.08
-    x, y = _axes(most_mb, low, high)
+    x, y = _make_axes(most_mb, low, high)
     # Boxes that no label may cover: first those of the points, then those of the labels so far.
     boxes: list[Box] = []
     for level in levels:
@@ -185,8 +189,8 @@ def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
         name = level["method"]
         across = x(level["bytes"] / 1e6)
         down = y(row["mean"])
-        label = name if len(levels) > CROWDED else f"{name} {figure(row['mean'])}"
-        dx, dy, anchor = _free_place(_px(across), down, len(label) * LETTER_PX, boxes)
+        label = name if len(levels) > CROWDED else f"{name} {format_figure(row['mean'])}"
+        dx, dy, anchor = _find_free_place(_px(across), down, len(label) * LETTER_PX, boxes)
         points.append(
             {
                 "x": across,
@@ -206,14 +210,14 @@ def size_plot(record: Record, metric: str = "pesq") -> dict[str, Any]:
     return _plot(title, most_mb, low, high, points)
 
 
-def search_plot(search: Record) -> dict[str, Any]:
+def plot_search(search: Record) -> dict[str, Any]:
     """Size of every choice that a search tried against how much of the nearest limit it used on the
     tuning set; what of it holds, what does not, what was taken; a line at the room.
     """
     trials = search["trials"]
     most_mb = max(trial["bytes"] for trial in trials) / 1e6 * 1.08
     high = min(200.0, 1.08 * max(100 * trial["share"] for trial in trials))
-    x, y = _axes(most_mb, 0.0, high)
+    x, y = _make_axes(most_mb, 0.0, high)
     kinds = {True: "ship", False: "reject"}
     points: list[Record] = [
         {
@@ -234,7 +238,7 @@ def search_plot(search: Record) -> dict[str, Any]:
     return _plot(title, most_mb, 0.0, high, points) | {"line": y(100 * search["room"])}
 
 
-def _axes(
+def _make_axes(
     most_mb: float, low: float, high: float
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Megabytes to a place across, and a value to a height."""
@@ -248,11 +252,11 @@ def _axes(
 def _plot(
     title: str, most_mb: float, low: float, high: float, points: Sequence[Record]
 ) -> dict[str, Any]:
-    x, y = _axes(most_mb, low, high)
+    x, y = _make_axes(most_mb, low, high)
     return {
         "title": title,
-        "grid": [(f"{value:g}", y(value)) for value in _ticks(low, high)],
-        "ticks": [(f"{value:g}", x(value)) for value in _ticks(0.0, most_mb)],
+        "grid": [(f"{value:g}", y(value)) for value in _choose_ticks(low, high)],
+        "ticks": [(f"{value:g}", x(value)) for value in _choose_ticks(0.0, most_mb)],
         "points": points,
         "left": LEFT,
         "right": RIGHT,
@@ -262,7 +266,7 @@ def _plot(
     }
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def _compute_range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.1
     return low - margin, high + margin
@@ -272,11 +276,13 @@ def _px(percent: float) -> float:
     return percent / 100 * PHONE_PX
 
 
-def _free_place(x: float, y: float, width: float, boxes: list[Box]) -> tuple[float, float, str]:
+def _find_free_place(
+    x: float, y: float, width: float, boxes: list[Box]
+) -> tuple[float, float, str]:
     """Offset and anchor of a label that covers none of `boxes`, within the plot; its own box is
     added to them.
     """
-    for dx, dy, anchor in _places():
+    for dx, dy, anchor in _list_places():
         left = x + dx if anchor == "start" else x + dx - width
         top = y + dy - LINE_PX / 2
         right, bottom = left + width, top + LINE_PX
@@ -290,7 +296,7 @@ def _free_place(x: float, y: float, width: float, boxes: list[Box]) -> tuple[flo
     return (-10.0, 0.0, "end") if x > PHONE_PX / 2 else (10.0, 0.0, "start")
 
 
-def _places() -> Iterator[tuple[float, float, str]]:
+def _list_places() -> Iterator[tuple[float, float, str]]:
     """Offsets to try, the nearest first: right, left, then a line further down and up."""
     for step in range(12):
         for sign in (1, -1) if step else (1,):
@@ -298,7 +304,7 @@ def _places() -> Iterator[tuple[float, float, str]]:
             yield -10.0, sign * step * LINE_PX, "end"
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _choose_ticks(low: float, high: float) -> list[float]:
     """Return three to seven round numbers between the two."""
     # Steps of 1, 2 or 5 times a power of ten, the first that leaves at most six spans.
     span = high - low

@@ -1,7 +1,7 @@
 """The release report as one HTML page without a single outside reference: what a person decides
 from.
 
-    html = page(record, auditions)
+    html = render_page(record, auditions)
 
 Order: the recommendation, what else is best, the table, size against quality, why not, the player,
 sentence by sentence, every figure, provenance. eval/page/report.html.jinja holds the page and
@@ -17,94 +17,102 @@ from typing import Any
 from kokoro_ane.core import not_releasable
 from kokoro_ane.eval import report_figures as figures
 from kokoro_ane.eval.judge import HOLDS
-from kokoro_ane.eval.listening import Audition, player
+from kokoro_ane.eval.listening import Audition, build_player
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.report_figures import Record, judged_levels, tightest, used, whole_of
+from kokoro_ane.eval.report_figures import (
+    Record,
+    compute_used_share,
+    find_tightest,
+    list_judged_levels,
+    name_uncompressed,
+)
 from kokoro_ane.pipeline import short
 
 PAGE = Path(__file__).resolve().parent / "page"
 
 
-def page(record: Record, auditions: Sequence[Audition], product: Record | None = None) -> str:
-    """Return the whole page. `product`: of report.product_of, where it is known."""
+def render_page(
+    record: Record, auditions: Sequence[Audition], product: Record | None = None
+) -> str:
+    """Return the whole page. `product`: of report.describe_product, where it is known."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined
     )
-    sounds, left_out = player(record, auditions)
+    sounds, left_out = build_player(record, auditions)
     return environment.get_template("report.html.jinja").render(
-        css=asset("report.css"),
-        script=asset("report.js"),
+        css=read_asset("report.css"),
+        script=read_asset("report.js"),
         record=record,
         product=product,
         figures=figures,
-        saved=saved,
-        system_of=system_of,
+        format_saving=format_saving,
+        find_system=find_system,
         short=short,
         metrics=METRICS,
-        nearest=nearest(record),
-        warning="" if record["releasable"] else withheld(record),
+        nearest=find_nearest_level(record),
+        warning="" if record["releasable"] else explain_warning(record),
         left_out=left_out,
         sounds=sounds,
-        provenance=provenance(record),
-        **reasons(record),
+        provenance=format_provenance(record),
+        **collect_reasons(record),
     )
 
 
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """Read the style sheet or the script."""
     return (PAGE / name).read_text(encoding="utf-8")
 
 
-def nearest(record: Record) -> tuple[str, Record] | None:
+def find_nearest_level(record: Record) -> tuple[str, Record] | None:
     """Where no level ships: the one that came nearest, and the gate that it is furthest beyond."""
     checks = [
-        (used(check) or 0.0, level["method"], check)
-        for level in judged_levels(record)
-        if (check := tightest(level))
+        (compute_used_share(check) or 0.0, level["method"], check)
+        for level in list_judged_levels(record)
+        if (check := find_tightest(level))
     ]
     if record["level"] or not checks:
         return None
     return min(checks, key=lambda row: row[0])[1:]
 
 
-def withheld(record: Record) -> str:
+def explain_warning(record: Record) -> str:
     """Return why what ships may not be released."""
     notes = (str(note) for note in record["notes"] if "releas" in note)
     return next(notes, not_releasable(record["provenance"]["checkpoint"]))
 
 
-def saved(level: Record, record: Record) -> str:
+def format_saving(level: Record, record: Record) -> str:
     """What the level saves of the uncompressed one in the same layout, in percent."""
     sizes = {other["method"]: other["bytes"] for other in record["levels"]}
-    whole = sizes.get(whole_of(level["method"]))
+    whole = sizes.get(name_uncompressed(level["method"]))
     if not whole or whole == level["bytes"]:
         return ""
     return f"{level['bytes'] / whole - 1:+.0%}".replace("-", "−").replace("%", " %")
 
 
-def system_of(level: Record, product: Record | None) -> tuple[str, str]:
+def find_system(level: Record, product: Record | None) -> tuple[str, str]:
     """Return the newer system of vocoder and encoder, and which of the two needs it."""
     system = level["facts"]["minimum_ios"]
     encoder = product["encoder_ios"] if product else ""
     whose = "" if encoder else "the vocoder"
 
-    def number(name: str) -> int:
+    def parse_version(name: str) -> int:
         return int("0" + "".join(filter(str.isdigit, name)))
 
-    if encoder and number(encoder) > number(system):
+    if encoder and parse_version(encoder) > parse_version(system):
         system = encoder
         whose = "the encoder"
     return system.replace("iOS", "iOS "), whose
 
 
-def reasons(record: Record) -> dict[str, Any]:
+def collect_reasons(record: Record) -> dict[str, Any]:
     """clean: who keeps every gate; missed: for each reason that some level does not satisfy, once,
     the gates that have it, and for each gate level and check, what most levels miss first; others:
     reasons that no gate gave (defects, too few clips, doubts), each with its levels.
     """
-    judged = judged_levels(record)
+    judged = list_judged_levels(record)
     missed: dict[str, dict[str, list[tuple[Record, Record]]]] = {}
     clean = [
         level["method"]
@@ -126,11 +134,12 @@ def reasons(record: Record) -> dict[str, Any]:
     return {"clean": clean, "missed": most_first, "others": others}
 
 
-def provenance(record: Record) -> str:
+def format_provenance(record: Record) -> str:
     """Write everything that is needed to decide again, as JSON."""
     source = record["provenance"]
     packages = {
-        level["method"]: level["provenance"]["package_sha256"] for level in judged_levels(record)
+        level["method"]: level["provenance"]["package_sha256"]
+        for level in list_judged_levels(record)
     }
     libraries = " ".join(f"{name}=={version}" for name, version in source["libraries"].items())
     facts = source | {"clips": " ".join(source["clips"]), "packages_sha256": packages}

@@ -1,9 +1,9 @@
 """The level of a size, and the smallest level that ships: a recipe is chosen, judged in PyTorch on
 tuning sentences before anything is converted, and mended where a gate is nearest.
 
-    search = Search.begun(context, METHODS["mixed18"], manifest)
-    best = search.within(40e6)        # the best of at most 40 MB
-    best = search.smallest()          # the smallest that keeps every gate with room
+    search = Search.start(context, METHODS["mixed18"], manifest)
+    best = search.find_within(40e6)   # the best of at most 40 MB
+    best = search.find_smallest()     # the smallest that keeps every gate with room
     search.build(best)                # its recipe becomes the build folder's, and its package
 
 Whatever is chosen here is chosen on the tuning set; eval/release.py asks the judged sets, once for
@@ -34,18 +34,18 @@ from kokoro_ane.eval.gates import MEAN
 from kokoro_ane.eval.judge import BROKEN, LONG_S, SHIP, WORDS
 from kokoro_ane.eval.levels import (
     LevelRecord,
-    judged_alone,
-    judged_file,
-    judged_level,
-    judged_package,
-    judged_product,
-    parts_beside,
+    judge_alone,
+    judge_file,
+    judge_method,
+    judge_package,
+    judge_product,
+    measure_parts,
 )
-from kokoro_ane.eval.report_figures import metric_of, statistic_of, used
+from kokoro_ane.eval.report_figures import compute_used_share, parse_metric, parse_statistic
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.pipeline import build_package
-from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, built
+from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, ensure_vocoder
 from kokoro_ane.speech import Utterance, own_speech
 
 # How much of a limit a choice may use on the tuning set. Its worst of 24 clips is milder than the
@@ -66,7 +66,7 @@ EVEN = MappingProxyType({"speech": 1.0, "pauses": 1.0})
 
 
 @dataclass(frozen=True)
-class Trial:
+class SearchTrial:
     """A choice that was judged on the tuning set. `share`: of the limit of the nearest gate that it
     uses, beside what the layout itself uses; weights: of the distances that it was chosen by.
     """
@@ -115,41 +115,41 @@ class Search:
     layout: str
     candidates: Candidates
     taken: Mapping[str, float]  # of limits by the layout itself, on the tuning set
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[SearchTrial] = field(default_factory=list)
 
     @classmethod
-    def begun(cls, context: JudgeContext, method: Method, parent: Manifest) -> "Search":
+    def start(cls, context: JudgeContext, method: Method, parent: Manifest) -> "Search":
         """Measure what the uncompressed package takes of each limit, and what every layer loses at
         every level.
         """
-        clips = tuning_clips(context.checkpoint)
+        clips = list_tuning_clips(context.checkpoint)
         options = replace(context.options, set=TUNING)
         tuning = replace(context, clips=clips, options=options)
         print(
             f"what {parent.level} takes of each limit, on {len(clips)} tuning clips",
             file=sys.stderr,
         )
-        whole = judged_package(METHODS[parent.method], parent, tuning)
-        candidates = Candidates.measured(
+        whole = judge_package(METHODS[parent.method], parent, tuning)
+        candidates = Candidates.measure(
             context.checkpoint, method, parent, context.options.build / "search"
         )
-        shares = shares_of(whole)
+        shares = compute_shares(whole)
         taken = {name: share for name, share in shares.items() if name.startswith(ADDED)}
         return cls(tuning, method, parent.layout, candidates, taken)
 
-    def within(self, most_bytes: float) -> Trial:
+    def find_within(self, most_bytes: float) -> SearchTrial:
         """The best choice of at most that size. Raises InputError for a size out of reach."""
         weights = dict(EVEN)
-        tried = list[Trial]()
+        tried = list[SearchTrial]()
         for _ in range(MENDED):
-            tried.append(self._judged(most_bytes, weights))
+            tried.append(self._judge(most_bytes, weights))
             if tried[-1].holds:
                 break
             kind = "pauses" if tried[-1].gate.split()[0] in PAUSE_GATES else "speech"
             weights[kind] *= HARDER
         return min(tried, key=lambda trial: trial.share)
 
-    def smallest(self, most_bytes: float | None = None) -> Trial:
+    def find_smallest(self, most_bytes: float | None = None) -> SearchTrial:
         """The smallest choice that holds, by halving the span of sizes. Raises InputError where
         none does.
         """
@@ -157,7 +157,7 @@ class Search:
         high = most_bytes or self.candidates.whole_bytes
         best = None
         for _ in range(TRIES):
-            trial = self.within((low * high) ** 0.5)
+            trial = self.find_within((low * high) ** 0.5)
             if trial.holds:
                 best = trial
                 high = trial.size_bytes
@@ -169,10 +169,10 @@ class Search:
             raise InputError(f"no choice of these levels holds: {self.trials[-1].line}")
         return best
 
-    def build(self, trial: Trial, most_bytes: float = math.inf) -> Trial:
+    def build(self, trial: SearchTrial, most_bytes: float = math.inf) -> SearchTrial:
         """Make the choice the recipe of the build folder, and its package. Where that is larger
         than `most_bytes`, because what stands beside the weights takes more than was forecast, a
-        smaller choice is built. Returns what was built; raises as `within` does.
+        smaller choice is built. Returns what was built; raises as `find_within` does.
         """
         source = self.context.options.checkpoint
         build = self.context.options.build
@@ -181,14 +181,14 @@ class Search:
         name = self.method.name
         layout = self.layout
         build_package(QuantizeOptions(name, layout=layout, checkpoint=source, build=build))
-        over = self.context.request(name, layout).verified().package_bytes - most_bytes
+        over = self.context.make_request(name, layout).load_verified().package_bytes - most_bytes
         if over <= 0:
             return trial
         print(f"{over / 1e6:.2f} MB above the forecast: a smaller one", file=sys.stderr)
-        return self.build(self.within(trial.size_bytes - over), most_bytes)
+        return self.build(self.find_within(trial.size_bytes - over), most_bytes)
 
-    def _judged(self, most_bytes: float, weights: Mapping[str, float]) -> Trial:
-        point, size_bytes = self.candidates.within(most_bytes, weights)
+    def _judge(self, most_bytes: float, weights: Mapping[str, float]) -> SearchTrial:
+        point, size_bytes = self.candidates.find_within(most_bytes, weights)
         start = time.monotonic()
         # a folder for each: workers keep a file open by its name
         digest = sha256_of_json(dict(sorted(point.levels.items())))
@@ -196,19 +196,19 @@ class Search:
         self.candidates.save(point, size_bytes, folder, with_level=True)
         options = replace(self.context.options, build=folder)
         context = replace(self.context, options=options)
-        level = judged_file(self.method.name, VOCODER, context)
+        level = judge_file(self.method.name, VOCODER, context)
         discard(folder)  # 30 MB; the figures are kept
-        shares = shares_of(level)
+        shares = compute_shares(level)
         shares = {name: share + self.taken.get(name, 0.0) for name, share in shares.items()}
         gate = max(shares, key=lambda name: shares[name])
         distance_db = level["summary"]["mcd_db"][MEAN] or 0.0
-        trial = Trial(point, size_bytes, dict(weights), gate, shares[gate], distance_db)
+        trial = SearchTrial(point, size_bytes, dict(weights), gate, shares[gate], distance_db)
         print(f"{trial.line} ({time.monotonic() - start:.0f} s)", file=sys.stderr)
         self.trials.append(trial)
         return trial
 
 
-def tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
+def list_tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
     """The tuning set with ids as a corpus has them, so that its natural variation is kept."""
     clips = []
     for clip in own_speech(checkpoint, TUNING):
@@ -218,7 +218,7 @@ def tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
     return tuple(clips)
 
 
-def found_level(
+def search_level(
     method: Method,
     layout: str,
     context: JudgeContext,
@@ -229,25 +229,25 @@ def found_level(
     sets reject the smallest, the next larger one that holds is asked, ASKS times at most. `record`
     gets every trial, and how often the judged sets were asked.
     """
-    parent = built(context.request(HALF, layout), build_package)
-    search = Search.begun(context, method, parent)
+    parent = ensure_vocoder(context.make_request(HALF, layout), build_package)
+    search = Search.start(context, method, parent)
     asked = 0
     most_bytes = math.inf if most_mb is None else 1e6 * most_mb
-    trial = search.smallest() if most_mb is None else search.within(most_bytes)
+    trial = search.find_smallest() if most_mb is None else search.find_within(most_bytes)
     while True:
         trial = search.build(trial, most_bytes)
-        level = judged_level(method, layout, context)
+        level = judge_method(method, layout, context)
         asked += 1
         if level["verdict"] == SHIP or most_mb is not None or asked == ASKS:
             break
         print(f"the judged sets: {level['verdict']}; a larger one is tried", file=sys.stderr)
-        trial = search.within(trial.size_bytes * (1 + LARGER))
+        trial = search.find_within(trial.size_bytes * (1 + LARGER))
     trials = [one.record() for one in search.trials]
     record["search"] = {"asked": asked, "room": ROOM, "trials": trials, "taken": trial.record()}
     return level
 
 
-def found_product(
+def search_product(
     encoders: Sequence[str],
     vocoder: tuple[Method, str],
     context: JudgeContext,
@@ -258,31 +258,34 @@ def found_product(
     leave of `most_mb`. Raises InputError where no encoder ships, or where nothing is left.
     """
     for encoder in encoders:
-        if judged_alone(encoder, context)["verdict"] == SHIP:
+        if judge_alone(encoder, context)["verdict"] == SHIP:
             break
     else:
         raise InputError(f"no encoder of {', '.join(encoders)} ships")
     if most_mb is not None:
-        beside_mb = sum(parts_beside(encoder, context).values()) / 1e6
+        beside_mb = sum(measure_parts(encoder, context).values()) / 1e6
         most_mb -= beside_mb
         print(f"{encoder}: {beside_mb:.1f} MB beside the vocoder", file=sys.stderr)
-    level = found_level(*vocoder, context, most_mb, record)
-    return judged_product(level["method"], encoder, context, SHIP, level["verdict"])
+    level = search_level(*vocoder, context, most_mb, record)
+    return judge_product(level["method"], encoder, context, SHIP, level["verdict"])
 
 
-def shares_of(level: LevelRecord) -> dict[str, float]:
+def compute_shares(level: LevelRecord) -> dict[str, float]:
     """How much of each limit a level uses, by the gate's name; the long clips' means have their
     own.
     """
     shares = {}
     long = level["means_of"].get(LONG, {})
     for check in level["checks"]:
-        metric, share = metric_of(check), used(check)
+        metric = parse_metric(check)
+        share = compute_used_share(check)
         # a recognizer's words flip at any change, however small: only a broken gate counts
         if share is None or (metric in WORDS and check["state"] != BROKEN):
             continue
         shares[check["gate"]] = share
         value = long.get(metric)
-        if statistic_of(check) == MEAN and value is not None and metric not in WORDS:
-            shares[f"{check['gate']}, {LONG}"] = used({**check, "value": value}) or 0.0
+        if parse_statistic(check) == MEAN and value is not None and metric not in WORDS:
+            shares[f"{check['gate']}, {LONG}"] = (
+                compute_used_share({**check, "value": value}) or 0.0
+            )
     return shares

@@ -1,8 +1,8 @@
 """What eval.quality and eval.release share: their options, and everything that a level needs to be
 judged.
 
-    with session(options, checkpoint, cache, may_build=True) as context:
-        judged_level(METHODS["w8"], "streaming", context)
+    with open_session(options, checkpoint, cache, may_build=True) as context:
+        judge_method(METHODS["w8"], "streaming", context)
 """
 
 import os
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.speech import Clip
 
 # who computes what a level is given: PyTorch in fp32; the encoder package
@@ -103,16 +103,20 @@ class JudgeContext:
     workers: "Workers"
     progress: "Progress"
 
-    def request(self, method: str = "", layout: str = "", encoder: str = "") -> "Request":
+    def make_request(
+        self, method: str = "", layout: str = "", encoder: str = ""
+    ) -> "PackageRequest":
         """Request packages of these levels, where this judgement looks for them."""
-        from kokoro_ane.quantize import Request
+        from kokoro_ane.quantize import PackageRequest
 
         build = self.options.build
         source = self.options.checkpoint
-        return Request(self.checkpoint, build, method, layout, source=source, encoder=encoder)
+        return PackageRequest(
+            self.checkpoint, build, method, layout, source=source, encoder=encoder
+        )
 
 
-def tell_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
+def report_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
     """Say on stderr how many lines are not judged since the checkpoint lacks their voices."""
     from kokoro_ane.speech import speech_lines, spoken_lines
 
@@ -127,29 +131,29 @@ def tell_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
             )
 
 
-def corpus_of(options: SessionOptions) -> Path | None:
+def get_corpus(options: SessionOptions) -> Path | None:
     """The user's own corpus, where that is judged; only quality has one."""
     corpus: Path | None = getattr(options, "corpus", None)
     return corpus
 
 
-def session_clips(options: SessionOptions, checkpoint: "Checkpoint") -> "tuple[Clip, ...]":
+def load_session_clips(options: SessionOptions, checkpoint: "Checkpoint") -> "tuple[Clip, ...]":
     """The clips of the sets with their features, or the lines of a corpus, which are spoken when
     their turn comes.
     """
-    from kokoro_ane.eval.reference import first_clips, judged_clips
+    from kokoro_ane.eval.reference import list_judged_clips, take_clips
     from kokoro_ane.speech import read_corpus
 
-    if corpus := corpus_of(options):
-        return tuple(first_clips(read_corpus(corpus, checkpoint), options.clips))
+    if corpus := get_corpus(options):
+        return tuple(take_clips(read_corpus(corpus, checkpoint), options.clips))
     # 24 sentences leave a mean of 0.185 dB between 0.167 and 0.205; 48 decide
-    clips = tuple(judged_clips(checkpoint, options.set or BOTH, options.clips))
-    tell_missing_voices(checkpoint, options.set or BOTH)
+    clips = tuple(list_judged_clips(checkpoint, options.set or BOTH, options.clips))
+    report_missing_voices(checkpoint, options.set or BOTH)
     return clips
 
 
 @contextmanager
-def session(
+def open_session(
     options: SessionOptions,
     checkpoint: "Checkpoint",
     cache: Path,
@@ -162,15 +166,15 @@ def session(
     from kokoro_ane.eval.execution import (
         Execution,
         Workers,
-        arithmetic,
-        shared_cores,
+        name_arithmetic,
+        split_cores,
     )
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
     from kokoro_ane.pipeline import build_package
-    from kokoro_ane.quantize import HALF, Request, built_encoder
+    from kokoro_ane.quantize import HALF, PackageRequest, ensure_encoder
 
     if not 1 <= options.workers <= MAX_WORKERS:
         raise InputError(f"--workers {options.workers}: give 1 to {MAX_WORKERS}")
@@ -181,10 +185,10 @@ def session(
         )
     if options.scheduler:
         require_installed("--scheduler", "cluster")
-    precision = arithmetic(runtime, options.precision)
+    precision = name_arithmetic(runtime, options.precision)
     package = (
-        built_encoder(
-            Request(checkpoint, options.build, HALF, source=options.checkpoint),
+        ensure_encoder(
+            PackageRequest(checkpoint, options.build, HALF, source=options.checkpoint),
             build_package if may_build else None,
         )
         if options.features == PACKAGE
@@ -193,8 +197,8 @@ def session(
     with ExitStack() as stack:
         # the clips too: their features' last bits hang on the number of threads
         processes = (os.cpu_count() or 1) if options.scheduler else options.workers
-        stack.enter_context(shared_cores(processes))
-        clips = session_clips(options, checkpoint)
+        stack.enter_context(split_cores(processes))
+        clips = load_session_clips(options, checkpoint)
         # Nothing is read, and nothing is left behind: figures of this run alone.
         if options.fresh:
             cache = stack.enter_context(scratch())
@@ -204,7 +208,7 @@ def session(
         print(variations.line, file=sys.stderr)
         store = Store.open(cache, checkpoint, options.seed, variations.sha256)
         # ten thousand renders would fill the disk
-        renders = None if corpus_of(options) else store.folder / "renders"
+        renders = None if get_corpus(options) else store.folder / "renders"
         reference = Reference(checkpoint, options.seed, renders, variations)
         started = partial(Cluster, options.scheduler) if options.scheduler else None
         yield JudgeContext(

@@ -5,7 +5,7 @@ judged is not judged again, an interrupted one goes on where it stopped.
     name = clip_name(package_sha256, execution, clip)
     figures = store.find(name)  # None: not measured yet
     store.keep(name, asdict(result))
-    withheld(checkpoint)  # why nothing may be released, or None
+    explain_withheld(checkpoint)  # why nothing may be released, or None
 
 One key names the folder: checkpoint, seed, sources and texts, libraries, threads. In it the
 package's hash and the clip name a figure. Verdicts are not stored: they are made from the figures
@@ -65,7 +65,7 @@ class Store:
             recover(folder)
         return store
 
-    def figures(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def load_or_measure(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return plain data by name; it is measured once."""
         figures = self.find(name)
         return self.keep(name, measure()) if figures is None else figures
@@ -89,7 +89,7 @@ def clip_name(package_sha256: str, execution: Execution, clip: Clip) -> str:
     return f"{package_sha256[:16]}-{execution.name}/{clip.id}"
 
 
-def withheld(checkpoint: Checkpoint) -> str | None:
+def explain_withheld(checkpoint: Checkpoint) -> str | None:
     """Why nothing of the checkpoint may be released, in words; None where it may."""
     if checkpoint.withheld is not None:
         if checkpoint.name == KOKORO_INT8:

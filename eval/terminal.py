@@ -19,17 +19,17 @@ from rich.text import Text
 from kokoro_ane.core import BOTH, CORPUS, not_releasable, print_table
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADDLES
-from kokoro_ane.eval.levels import LevelRecord, problem_of
+from kokoro_ane.eval.levels import LevelRecord, describe_problem
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import COMPARISONS
 from kokoro_ane.eval.report_figures import (
     Record,
-    figure,
-    interval_of,
-    metric_of,
-    statistic_of,
-    tightest,
-    used,
+    compute_used_share,
+    find_interval,
+    find_tightest,
+    format_figure,
+    parse_metric,
+    parse_statistic,
 )
 
 WIDTH = 118  # when stdout is not a terminal
@@ -44,13 +44,13 @@ PASSED = {HOLDS: "yes", STRADDLES: "open", MISSING: "open", BROKEN: "NO"}
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
-def console_of(width: int) -> Console:
+def open_console(width: int) -> Console:
     """Return a console for stdout; it has that width where stdout is no terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=width)
 
 
-def meaning_of(level: Record) -> str:
+def explain_exit(level: Record) -> str:
     """What the exit code of `quality` says about a level, and what to do next."""
     name = level["method"]
     return {
@@ -63,9 +63,9 @@ def print_judgement(level: Record, file: Path) -> None:
     """The verdict, the gate nearest to its limit and the reasons, then the table of metrics.
     `file`: where every figure stands.
     """
-    console = console_of(WIDTH)
+    console = open_console(WIDTH)
     source = level["provenance"]
-    head = Group(*_verdict_lines(level, console.is_terminal))
+    head = Group(*_list_verdict_lines(level, console.is_terminal))
     console.print(head, soft_wrap=not console.is_terminal)
     how = f"{source['precision']} precision, features by {source['features']}"
     title = f"{', '.join(source['packages'])}  {source['package_bytes'] / 1e6:.2f} MB, {how}"
@@ -73,20 +73,20 @@ def print_judgement(level: Record, file: Path) -> None:
     if console.is_terminal:
         # Metrics without a gate decide nothing, and those far from their limits little.
         room = console.height - len(console.render_lines(head)) - AROUND_TABLE
-        shown = by_urgency(level, names)[: max(room, FEW)]
-    console.print(metric_table(level, shown, title, console.width))
+        shown = order_by_urgency(level, names)[: max(room, FEW)]
+    console.print(build_metric_table(level, shown, title, console.width))
     if len(shown) < len(names):
         print(f"{len(names) - len(shown)} more metrics: {file}")
     if level["groups"]:
-        console.print(group_table(level))
+        console.print(build_group_table(level))
 
 
-def group_table(level: Record) -> Table:
+def build_group_table(level: Record) -> Table:
     """A corpus by voice and by length: clips, those that break a gate by themselves, and mean and
     worst of the two metrics that tell most.
     """
     names = COMPARISONS[level["stage"]].shown
-    table = compact_table("by voice and by length; variation: the mean, as above")
+    table = make_compact_table("by voice and by length; variation: the mean, as above")
     table.add_column("group", no_wrap=True)
     for heading in ("clips", "broken"):
         table.add_column(heading, justify="right")
@@ -97,19 +97,19 @@ def group_table(level: Record) -> Table:
     for row, following in pairwise((*level["groups"], {"by": ""})):
         # a group without sound has no figures
         summary = [row["summary"].get(name, {}) for name in names]
-        figures = [figure(values.get(kind)) for values in summary for kind in kinds]
+        figures = [format_figure(values.get(kind)) for values in summary for kind in kinds]
         counts = (str(row["clips"]), str(row["broken"] or "-"))
         ends = row["by"] != following["by"]
         table.add_row(row["name"], *counts, *figures, end_section=ends)
     return table
 
 
-def _verdict_lines(level: Record, short: bool) -> list[Text]:
+def _list_verdict_lines(level: Record, short: bool) -> list[Text]:
     """The verdict, why it may not be released, the tightest gate, the reasons; `short`: the first
     reasons.
     """
     verdict = level["verdict"]
-    nearest = tightest(level)
+    nearest = find_tightest(level)
     subject = f"  {level['method']}, clips: {len(level['clips'])}"
     lines = [Text.assemble((verdict, f"bold {COLOURS[verdict]}"), subject)]
     if not level["releasable"]:
@@ -117,7 +117,7 @@ def _verdict_lines(level: Record, short: bool) -> list[Text]:
         why = level["withheld"] or not_releasable(level["provenance"]["checkpoint"]["name"])
         lines.append(Text(shipped + why, "yellow"))
     if nearest:
-        share = 100 * (used(nearest) or 0)
+        share = 100 * (compute_used_share(nearest) or 0)
         limit = f"{nearest['gate']} is {nearest['value']:.4g}, limit {nearest['rule']}"
         lines.append(Text(f"tightest gate: {limit}, {share:.0f} % used"))
     reasons = level["reasons"][: FEW if short else None]
@@ -130,20 +130,20 @@ def _verdict_lines(level: Record, short: bool) -> list[Text]:
     return lines
 
 
-def by_urgency(level: Record, names: Sequence[str]) -> list[str]:
+def order_by_urgency(level: Record, names: Sequence[str]) -> list[str]:
     """The metrics, those furthest beyond or nearest to their limits first, those without a gate
     last.
     """
     urgency: dict[str, tuple[bool, float]] = {}
     for check in level["checks"]:
-        name = metric_of(check)
-        of_gate = check["state"] == BROKEN, used(check) or 0.0
+        name = parse_metric(check)
+        of_gate = check["state"] == BROKEN, compute_used_share(check) or 0.0
         urgency[name] = max(urgency.get(name, of_gate), of_gate)
     ungated = False, -1.0
     return sorted(names, key=lambda name: urgency.get(name, ungated), reverse=True)
 
 
-def compact_table(title: str) -> Table:
+def make_compact_table(title: str) -> Table:
     """Return a table without a frame."""
     return Table(
         title=title,
@@ -156,11 +156,11 @@ def compact_table(title: str) -> Table:
     )
 
 
-def metric_table(level: Record, names: Sequence[str], title: str, width: int) -> Table:
+def build_metric_table(level: Record, names: Sequence[str], title: str, width: int) -> Table:
     """One row a metric: the subject's mean and worst, the natural variation's where `width` has
     room for it, the limits.
     """
-    table = compact_table(title)
+    table = make_compact_table(title)
     kinds = [MEAN, WORST]
     if width >= WIDTH:
         kinds += [f"variation_{MEAN}", f"variation_{WORST}"]
@@ -174,18 +174,18 @@ def metric_table(level: Record, names: Sequence[str], title: str, width: int) ->
         row = level["summary"][name]
         metric = METRICS[name]
         checks = sorted(
-            (check for check in level["checks"] if metric_of(check) == name), key=statistic_of
+            (check for check in level["checks"] if parse_metric(check) == name), key=parse_statistic
         )
-        colours = {statistic_of(check): STATES[check["state"]] for check in checks}
+        colours = {parse_statistic(check): STATES[check["state"]] for check in checks}
         cells = [
-            f"[{colours[kind]}]{figure(row[kind], 3)}[/]"
+            f"[{colours[kind]}]{format_figure(row[kind], 3)}[/]"
             if kind in colours
-            else figure(row[kind], 3)
+            else format_figure(row[kind], 3)
             for kind in kinds
         ]
         # A star stands at a limit that moves with the natural variation.
         limits = ", ".join(
-            f"{statistic_of(check)} {check['rule']}" + (" *" if check["moves"] else "")
+            f"{parse_statistic(check)} {check['rule']}" + (" *" if check["moves"] else "")
             for check in checks
         )
         # The worst state of the metric's gates, in the order of STATES.
@@ -216,50 +216,53 @@ def release_row(level: LevelRecord, levels: Sequence[LevelRecord]) -> dict[str, 
     """One level by heading: size, int8 share, PESQ, MCD (95 % intervals below) and MCD in seeds,
     verdict, what is wrong.
     """
-    from kokoro_ane.eval.decision import whole  # late: a verdict alone decides nothing
+    from kokoro_ane.eval.decision import find_uncompressed  # late: a verdict alone decides nothing
 
     if level["failed"]:
         row = {"level": level["method"], "verdict": "not built", "broken or open": level["failed"]}
         return dict.fromkeys(HEADINGS, "-") | row
     pesq, mcd = (level["summary"][metric] for metric in ("pesq", "mcd_db"))
     seeds = mcd["variation_mean"]
-    base = whole(level, levels)
-    verdict, facts = level["verdict"], level["facts"]
+    base = find_uncompressed(level, levels)
+    verdict = level["verdict"]
     return {
         "level": f"{level['method']}\n[dim]{level['title']}[/]",
         "MB": f"{level['bytes'] / 1e6:.2f}",
         "of fp16": f"{level['bytes'] / base['bytes']:.3f}" if base else "-",
-        "int8 MACs": f"{facts['int8_macs_share']:.1%}",
-        "PESQ mean / worst": f"{figure(pesq['mean'])} / {figure(pesq['worst'])}"
-        + _span(level, "pesq"),
-        "MCD dB": figure(mcd["mean"]) + _span(level, "mcd_db"),
-        "of seeds": figure(seeds and mcd["mean"] / seeds),
+        "int8 MACs": f"{level['facts']['int8_macs_share']:.1%}",
+        "PESQ mean / worst": f"{format_figure(pesq['mean'])} / {format_figure(pesq['worst'])}"
+        + _format_interval(level, "pesq"),
+        "MCD dB": format_figure(mcd["mean"]) + _format_interval(level, "mcd_db"),
+        "of seeds": format_figure(seeds and mcd["mean"] / seeds),
         "verdict": f"[{COLOURS[verdict]}]{verdict}[/]",
-        "broken or open": problem_of(level) or "-",
+        "broken or open": describe_problem(level) or "-",
     }
 
 
-def _span(level: LevelRecord, metric: str) -> str:
+def _format_interval(level: LevelRecord, metric: str) -> str:
     """Write the mean's 95 % interval on a line of its own."""
-    interval = interval_of(level, metric)
-    return f"\n[dim]{figure(interval[0])}-{figure(interval[1])}[/]" if interval else ""
+    interval = find_interval(level, metric)
+    return (
+        f"\n[dim]{format_figure(interval[0])}-{format_figure(interval[1])}[/]" if interval else ""
+    )
 
 
 def print_release(record: Record) -> None:
     """Print decision, notes and the table of levels."""
-    console = console_of(RELEASE_WIDTH)
+    console = open_console(RELEASE_WIDTH)
     narrow = console.is_terminal and console.width < RELEASE_WIDTH
-    levels, verdict = record["levels"], record["verdict"]
+    levels = record["levels"]
+    verdict = record["verdict"]
     rows = [release_row(level, levels) for level in levels]
     for name, row in record["spread"].items():
-        pesq = f"{figure(row['pesq'])} / {figure(row['pesq_worst'])}"
+        pesq = f"{format_figure(row['pesq'])} / {format_figure(row['pesq_worst'])}"
         cells = {
             "level": f"[dim]{name}",
             "PESQ mean / worst": pesq,
-            "MCD dB": figure(row["mcd_db"]),
+            "MCD dB": format_figure(row["mcd_db"]),
         }
         rows.append(dict.fromkeys(HEADINGS, "") | cells)
-    table = compact_table("compression levels against fp32, same features, same noise")
+    table = make_compact_table("compression levels against fp32, same features, same noise")
     headings = ON_A_SCREEN if narrow else HEADINGS
     for heading in headings:
         is_text = heading in ("level", "verdict", "broken or open")

@@ -67,29 +67,29 @@ def measure(
     """Measure what is missing of these stages and texts. Returns every item that was measured, now
     or before, by kind and clip.
     """
-    from kokoro_ane.eval.execution import Workers, shared_cores
+    from kokoro_ane.eval.execution import Workers, split_cores
     from kokoro_ane.eval.natural import Variations
-    from kokoro_ane.eval.reference import Reference, judged_clips
-    from kokoro_ane.eval.renditions import fitted
+    from kokoro_ane.eval.reference import Reference, list_judged_clips
+    from kokoro_ane.eval.renditions import fit_clip
     from kokoro_ane.vocoder import LONGEST_BUCKET
 
     variations = Variations(folder=Variations.for_checkpoint(checkpoint, SEED).folder)
-    with shared_cores(workers):
-        measured = variations.measured_items()
-        whole = judged_clips(checkpoint, texts)
+    with split_cores(workers):
+        measured = variations.read_measured_items()
+        whole = list_judged_clips(checkpoint, texts)
         reference = Reference(checkpoint, SEED, None, variations)
         # as packages take them, the padded ones first, then as files of any length do
         every = dict.fromkeys(
-            (stage, fitted(clip, stage, longest, reference))
+            (stage, fit_clip(clip, stage, longest, reference))
             for longest in (PADDED_BUCKETS[-1], LONGEST_BUCKET, DEFAULT_BUCKETS[-1])
             for stage in stages
             for clip in whole
         )
         missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in measured]
         with Workers(reference, workers) as pool:
-            for count, _ in enumerate(pool.natural(missing), 1):
+            for count, _ in enumerate(pool.measure_natural(missing), 1):
                 print(f"{count} of {len(missing)} clips", file=sys.stderr)
-    return variations.measured_items()
+    return variations.read_measured_items()
 
 
 @command

@@ -47,7 +47,7 @@ from kokoro_ane.runtimes import (
 )
 
 if TYPE_CHECKING:
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_g2p import Language
 
 
@@ -92,7 +92,7 @@ class Bundle:
     checked: Mapping[str, int] = field(default_factory=dict)
 
 
-def choose_folder(options: BundleOptions, request: "Request") -> Path:
+def choose_folder(options: BundleOptions, request: "PackageRequest") -> Path:
     """Return the folder to write. Raises InputError for a name that hides that the bundle is not
     releasable.
     """
@@ -144,7 +144,7 @@ def make_bundle(options: BundleOptions) -> Bundle:
         write_page,
     )
     from kokoro_ane.pipeline.decision_file import read_product
-    from kokoro_ane.quantize import Request, parse_level
+    from kokoro_ane.quantize import PackageRequest, parse_level
 
     if options.card and options.verify:
         raise InputError("--card verifies the bundle too: leave --verify out")
@@ -174,7 +174,7 @@ def make_bundle(options: BundleOptions) -> Bundle:
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     request = resolve(
         options.runtime,
-        Request(checkpoint, options.build, method, layout, "", options.checkpoint, encoder),
+        PackageRequest(checkpoint, options.build, method, layout, "", options.checkpoint, encoder),
     )
     check_runtime(options.runtime, request.method)
     require_writable(options.runtime)

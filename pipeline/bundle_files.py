@@ -1,6 +1,6 @@
 """Write a bundle's folder aside, and verify one by opening it as an app does.
 
-write_bundle(Path("build/bundle-p6"), Request(checkpoint, Path("build"), "p6"))
+write_bundle(Path("build/bundle-p6"), PackageRequest(checkpoint, Path("build"), "p6"))
 data, checked = verify_bundle(Path("build/bundle-p6"))
 write_page(Path("build/bundle-p6"))  # README.md, as the hub reads it
 """
@@ -51,7 +51,7 @@ from kokoro_ane.pipeline.step_comparison import GOOD
 from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.vector_files import STATISTICS, VOICE, check_vectors, write_vectors
 from kokoro_ane.pipeline.voice_file import STATISTICS_SUFFIX, SUFFIX, decode_pack, encode_pack
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.runtimes import (
     DEFAULT_RUNTIME,
     choose_runtime_for,
@@ -88,7 +88,7 @@ authors (MIT) |
 
 def write_bundle(
     folder: Path,
-    request: Request,
+    request: PackageRequest,
     runtime: str = DEFAULT_RUNTIME,
     dialects: tuple[Language, ...] | None = None,
     product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,

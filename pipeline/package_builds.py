@@ -2,7 +2,7 @@
 
 manifests = build_stage(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="padded"))
 ((parent, manifest),) = quantize_stage(QuantizeOptions("w8a8", checkpoint="kokoro-int8"))
-built(request, build_package)  # quantize.locator: only what is not there
+ensure_vocoder(request, build_package)  # quantize.locator: only what is not there
 """
 
 import sys
@@ -121,7 +121,7 @@ def _identify(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         source_sha256,
         tool_versions,
     )
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
 
     rooms = ["core", options.stage, "quantize"]
     tools = tuple[str, ...](PACKAGE_TOOLS)
@@ -141,7 +141,7 @@ def _identify(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
             tools = make_kind(module_of(options.runtime)).tools
         checkpoint = opened()
         files = "" if options.runtime == CORE_ML else options.runtime
-        request = Request(checkpoint, options.out, options.precision, options.layout, files)
+        request = PackageRequest(checkpoint, options.out, options.precision, options.layout, files)
         paths = request.encoders if options.stage == "encoder" else (request.vocoder,)
         made_from = checkpoint.network_sha256
     what = {name: str(value) for name, value in asdict(options).items() if name not in WHERE}
@@ -239,10 +239,10 @@ def quantize_stage(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]
     limit, nothing was kept.
     """
     from kokoro_ane.core import check_output
-    from kokoro_ane.quantize import method_named, with_settings
+    from kokoro_ane.quantize import find_method, with_settings
 
     check_output(options.build / "x.json")
-    method = with_settings(method_named(options.method, options.stage), list(options.settings))
+    method = with_settings(find_method(options.method, options.stage), list(options.settings))
     from kokoro_ane.core import open_checkpoint, quiet_coremltools
 
     if options.stage != "vocoder":
@@ -255,10 +255,10 @@ def quantize_stage(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]
     if options.runtime != CORE_ML:
         check_runtime(options.runtime)
         require_writable(options.runtime)
-    from kokoro_ane.quantize import recipe_for
+    from kokoro_ane.quantize import choose_recipe
 
     checkpoint = open_checkpoint(options.checkpoint)
-    recipe = recipe_for(method, checkpoint, options.build, options.recipe)
+    recipe = choose_recipe(method, checkpoint, options.build, options.recipe)
     layout = options.layout or default_layout(checkpoint)
     if options.runtime != CORE_ML:
         from kokoro_ane.runtimes import build_file

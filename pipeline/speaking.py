@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kokoro_ane.core import Checkpoint, Voice
     from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
     from kokoro_ane.pipeline.timestamps import TimedWord
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.runtimes import OpenedChain
     from kokoro_g2p import Phonemizer, TextParts
 
@@ -72,7 +72,7 @@ class Kokoro:
     """
 
     def __init__(
-        self, checkpoint: "Checkpoint", runtime: str, request: "Request", opened: "OpenedChain"
+        self, checkpoint: "Checkpoint", runtime: str, request: "PackageRequest", opened: "OpenedChain"
     ) -> None:
         """`runtime` opened the models of `request`."""
         from kokoro_ane.core import VoiceLibrary
@@ -361,12 +361,12 @@ def _open(
     was built anew is opened anew.
     """
     from kokoro_ane.core import is_there, open_checkpoint
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.runtimes import RUNTIMES, default_runtime, open_runtime, resolve
 
     checkpoint = open_checkpoint(source)
     name = runtime or default_runtime()
-    request = resolve(name, Request(checkpoint, build, method, layout))
+    request = resolve(name, PackageRequest(checkpoint, build, method, layout))
     # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
     may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
     if may_choose and not is_there(request.vocoder):

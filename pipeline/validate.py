@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.pipeline import intermediates
     from kokoro_ane.pipeline.step_comparison import find_first_bad, print_rows
     from kokoro_ane.pipeline.synthesis import Chain, begin
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.runtimes import RUNTIMES, open_runtime, open_voice
 
     checkpoint = open_checkpoint(options.checkpoint)
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     chain = None
     if runtime:
         # Opened first: a missing package is refused before upstream runs for seconds.
-        request = Request(checkpoint, options.build, options.method, options.layout)
+        request = PackageRequest(checkpoint, options.build, options.method, options.layout)
         opened = open_runtime(runtime, request)
         voice = open_voice(checkpoint, name, opened.vocoder.predictor)
         chain = Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder)

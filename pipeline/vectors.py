@@ -60,10 +60,10 @@ class VectorOptions(CommandOptions):
 def open_chain(checkpoint: "Checkpoint", options: VectorOptions) -> "tuple[Chain, dict[str, str]]":
     """Open the packages and the voice; return the chain and the hashes of the packages."""
     from kokoro_ane.pipeline.synthesis import Chain
-    from kokoro_ane.quantize import Request
+    from kokoro_ane.quantize import PackageRequest
 
     name, _ = checkpoint.library.chosen(options.voice)
-    request = Request(checkpoint, options.build, options.method, options.layout)
+    request = PackageRequest(checkpoint, options.build, options.method, options.layout)
     opened = open_runtime(options.runtime, request)
     voice = open_voice(checkpoint, name, opened.vocoder.predictor)
     return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of

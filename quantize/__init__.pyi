@@ -6,28 +6,28 @@ from .candidates import Candidates as Candidates
 # Build the packages of a compression level
 from .compress import LevelFile as LevelFile
 from .compress import build_compressed as build_compressed
-from .compress import level_for as level_for
+from .compress import load_or_make_level as load_or_make_level
 
 # What each layer loses at each level, by gradients
 from .curvature import SPEECH as SPEECH
-from .curvature import excerpts_of as excerpts_of
-from .curvature import speech_vector as speech_vector
+from .curvature import compute_speech_vector as compute_speech_vector
+from .curvature import cut_excerpts as cut_excerpts
 
 # Weights to stored forms
-from .fits import rows_of as rows_of
+from .fits import quantize_rows as quantize_rows
 
 # A compression level of one checkpoint's vocoder or encoder
-from .level import Level as Level
+from .level import CompressionLevel as CompressionLevel
 from .level import Pair as Pair
 from .locator import HALF as HALF
 
 # The places of a chain's packages and files, and the options that build those that are missing
 from .locator import Build as Build
-from .locator import Request as Request
-from .locator import built as built
-from .locator import built_encoder as built_encoder
+from .locator import PackageRequest as PackageRequest
 from .locator import default_layout as default_layout
-from .locator import options_for as options_for
+from .locator import ensure_encoder as ensure_encoder
+from .locator import ensure_vocoder as ensure_vocoder
+from .locator import make_options as make_options
 from .locator import parse_level as parse_level
 
 # The compression methods, each a frozen configuration in one registry
@@ -41,11 +41,11 @@ from .methods import IntegerWeights as IntegerWeights
 from .methods import Method as Method
 from .methods import PaletteWeights as PaletteWeights
 from .methods import Weights as Weights
-from .methods import method_named as method_named
+from .methods import find_method as find_method
 from .methods import with_settings as with_settings
 
 # A recipe
-from .recipe import recipe_for as recipe_for
+from .recipe import choose_recipe as choose_recipe
 
 # The part of a cache key that stands for the code, texts and libraries that made a figure
 # Compressed weights and rounded inputs as modules that hold their integers

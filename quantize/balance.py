@@ -1,7 +1,7 @@
 """What makes one int8 step fit all of a convolution's input: balanced channels, and a scale that
 varies over time.
 
-    divisors = channel_divisors(vocoder, read, paths, exponent=0.7)
+    divisors = compute_channel_divisors(vocoder, read, paths, exponent=0.7)
     balanced = balance_channels(vocoder, divisors)
     ready = with_time_varying_scales(balanced, scale_caps(vocoder, read, divisors))
 
@@ -34,7 +34,7 @@ from kokoro_ane.core import (
     Snake,
     replace_module,
 )
-from kokoro_ane.quantize.statistics import Reading
+from kokoro_ane.quantize.statistics import ActivationStatistics
 from kokoro_ane.vocoder import (
     RANGE,
     AdaINResBlock1,
@@ -66,7 +66,7 @@ class Site:
     depthwise: ConvTranspose | None = None  # AdaIN block's upsampler between activation and reader
 
 
-def sites(vocoder: Vocoder) -> Iterator[Site]:
+def list_sites(vocoder: Vocoder) -> Iterator[Site]:
     """Yield every place, in the order of the vocoder's modules."""
     for path, module in vocoder.named_modules():
         if isinstance(module, AdaINResBlock1):
@@ -82,8 +82,11 @@ def sites(vocoder: Vocoder) -> Iterator[Site]:
 
 
 @torch.no_grad()
-def channel_divisors(
-    vocoder: Vocoder, read: Mapping[str, Reading], paths: Collection[str], exponent: float
+def compute_channel_divisors(
+    vocoder: Vocoder,
+    read: Mapping[str, ActivationStatistics],
+    paths: Collection[str],
+    exponent: float,
 ) -> dict[str, Tensor]:
     """What the input channels of the named convolutions are divided by, {path: [C] float64}.
     Exponent 0 changes nothing; with 1 every channel becomes as large as the others.
@@ -91,12 +94,12 @@ def channel_divisors(
     `paths` should name only what becomes int8: weights that take the scales have a wider range to
     cover, in the decoder 30 dB where it was 11.
     """
-    places = {*(site.reader for site in sites(vocoder)), *scaled_at_input(vocoder)}
+    places = {*(site.reader for site in list_sites(vocoder)), *list_scaled_at_input(vocoder)}
     divisors = {}
     for path in sorted(places & set(paths)) if exponent else ():
         reader = vocoder.get_submodule(path)
         assert isinstance(reader, Conv | ConvTranspose), path
-        divisors[path] = _scales(read[path].size(), reader, exponent)
+        divisors[path] = _compute_scales(read[path].size(), reader, exponent)
     return divisors
 
 
@@ -107,18 +110,18 @@ def balance_channels(vocoder: Vocoder, divisors: Mapping[str, Tensor]) -> Vocode
     (vocoder/scaled_conv.py).
     """
     balanced = copy.deepcopy(vocoder)
-    for site in (site for site in sites(balanced) if site.reader in divisors):
+    for site in (site for site in list_sites(balanced) if site.reader in divisors):
         reader = balanced.get_submodule(site.reader)
         assert isinstance(reader, Conv | ConvTranspose), site.reader
         _fold(site, reader, divisors[site.reader])
-    for path in (path for path in scaled_at_input(balanced) if path in divisors):
+    for path in (path for path in list_scaled_at_input(balanced) if path in divisors):
         reader = balanced.get_submodule(path)
         assert isinstance(reader, Conv), path
         replace_module(balanced, path, ScaledConv(reader, divisors[path]))
     return balanced.eval()
 
 
-def scaled_at_input(vocoder: Vocoder) -> tuple[str, ...]:
+def list_scaled_at_input(vocoder: Vocoder) -> tuple[str, ...]:
     """Paths of the convolutions whose input no layer before them can scale: shortcuts, the branch
     of the text, the first ones that read the spectrum.
     """
@@ -130,7 +133,7 @@ def scaled_at_input(vocoder: Vocoder) -> tuple[str, ...]:
     )
 
 
-def _scales(activations: Tensor, reader: Conv | ConvTranspose, exponent: float) -> Tensor:
+def _compute_scales(activations: Tensor, reader: Conv | ConvTranspose, exponent: float) -> Tensor:
     """SmoothQuant's scales size(x)^e / peak(w)^(1 - e), [C] float64, with a geometric mean of 1."""
     # the largest weight that reads each input channel, [C]
     outputs = 1 if isinstance(reader, ConvTranspose) else 0
@@ -171,7 +174,7 @@ def _scale(tensor: Tensor, factors: Tensor, axis: int) -> None:
     tensor.copy_((tensor.double() * factors.view(shape)).to(tensor.dtype))
 
 
-def time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
+def find_time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
     """Columns a frame by path, for each convolution of the generator's residual blocks whose reach
     is at most REACH_FRAMES. The first stage's stand first.
     """
@@ -186,13 +189,13 @@ def time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
             if (
                 isinstance(module, Conv)
                 and path.startswith(roots)
-                and reach(module) <= REACH_FRAMES * columns
+                and compute_reach(module) <= REACH_FRAMES * columns
             ):
                 chosen[path] = columns
     return MappingProxyType(chosen)
 
 
-def column_scaled(vocoder: Vocoder) -> tuple[str, ...]:
+def list_column_scaled(vocoder: Vocoder) -> tuple[str, ...]:
     """Convolutions of the decoder's blocks: a column is half a frame at least, so that kernels of
     three reach too far for an envelope.
     """
@@ -205,14 +208,14 @@ def column_scaled(vocoder: Vocoder) -> tuple[str, ...]:
     )
 
 
-def reach(conv: Conv) -> int:
+def compute_reach(conv: Conv) -> int:
     """How many columns the kernel sees on either side."""
     return int(conv.dilation[1] * (conv.kernel_size[1] - 1) // 2)
 
 
 def scale_caps(
     vocoder: Vocoder,
-    read: Mapping[str, Reading],
+    read: Mapping[str, ActivationStatistics],
     divisors: Mapping[str, Tensor],
     per_column: bool = True,
 ) -> dict[str, float]:
@@ -220,7 +223,7 @@ def scale_caps(
     that hardly a value exceeds. A smooth scale rises up to it, and no scale falls below cap /
     RANGE. With `per_column` the decoder's convolutions are among them.
     """
-    paths = (*time_scaled(vocoder), *(column_scaled(vocoder) if per_column else ()))
+    paths = (*find_time_scaled(vocoder), *(list_column_scaled(vocoder) if per_column else ()))
     return {
         path: read[path].exceeded(CAP_BEYOND, divisors[path]) for path in paths if path in divisors
     }
@@ -231,7 +234,7 @@ def with_time_varying_scales(vocoder: Vocoder, caps: Mapping[str, float]) -> Voc
     renders the same but for the envelope's ripple.
     """
     prepared = copy.deepcopy(vocoder)
-    columns = time_scaled(vocoder)
+    columns = find_time_scaled(vocoder)
     for path, cap in caps.items():
         conv = prepared.get_submodule(path)
         assert isinstance(conv, Conv), path

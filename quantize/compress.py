@@ -58,12 +58,12 @@ from kokoro_ane.encoder import (
     make_torch_functions,
     round_durations,
 )
-from kokoro_ane.quantize.level import Level, level_of, load_level, save_level
-from kokoro_ane.quantize.locator import FLOAT, HALF, Request, options_for
-from kokoro_ane.quantize.methods import Method, method_named
-from kokoro_ane.quantize.recipe import Recipe, recipe_for
+from kokoro_ane.quantize.level import CompressionLevel, load_level, make_level, save_level
+from kokoro_ane.quantize.locator import FLOAT, HALF, PackageRequest, make_options
+from kokoro_ane.quantize.methods import Method, find_method
+from kokoro_ane.quantize.recipe import QuantizationRecipe, choose_recipe
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight
-from kokoro_ane.quantize.streaming_level import streaming_stage
+from kokoro_ane.quantize.streaming_level import make_streaming_stage
 from kokoro_ane.speech import check_speech
 from kokoro_ane.vocoder import (
     CHECK_FRAMES,
@@ -96,7 +96,7 @@ def build_compressed(
     method: Method,
     checkpoint: Checkpoint,
     build: Path,
-    recipe: Recipe | None = None,
+    recipe: QuantizationRecipe | None = None,
     layout: str = DEFAULT_LAYOUT,
     anew: bool = False,
     stage: str = VOCODER_NAME,
@@ -110,46 +110,48 @@ def build_compressed(
     then.
     """
     if method.parent is None:
-        command = options_for(method, layout).command
+        command = make_options(method, layout).command
         raise InputError(f"method {method.name!r} compresses nothing: `{command}` builds it")
-    request = Request(checkpoint, build, method.parent, layout)
+    request = PackageRequest(checkpoint, build, method.parent, layout)
     paths = request.encoders if stage == ENCODER_NAME else (request.vocoder,)
-    parents = [request.manifest(path) for path in paths]
+    parents = [request.load_manifest(path) for path in paths]
     for parent in parents:
         parent.verify()
-    level = level_for(method, checkpoint, build, recipe, anew, stage)
-    compressed = CompressedStage.from_stage(level, stage_of(checkpoint, parents[0]), *parents)
+    level = load_or_make_level(method, checkpoint, build, recipe, anew, stage)
+    compressed = CompressedStage.from_stage(
+        level, make_parent_stage(checkpoint, parents[0]), *parents
+    )
     children = build_packages(compressed, build)
-    return [(compressed.parent_of(*child.functions), child) for child in children]
+    return [(compressed.find_parent(*child.functions), child) for child in children]
 
 
-def level_path(
+def locate_level(
     method: Method, checkpoint: Checkpoint, build: Path, stage: str = VOCODER_NAME
 ) -> Path:
     """Where the level's file stands."""
-    request = Request(checkpoint, build, method.name, encoder=method.name)
+    request = PackageRequest(checkpoint, build, method.name, encoder=method.name)
     return request.path(stage).with_suffix(".safetensors")
 
 
-def level_for(
+def load_or_make_level(
     method: Method,
     checkpoint: Checkpoint,
     build: Path,
-    recipe: Recipe | None = None,
+    recipe: QuantizationRecipe | None = None,
     anew: bool = False,
     stage: str = VOCODER_NAME,
-) -> Level:
+) -> CompressionLevel:
     """The level from its file, or made and saved where there is none or it was made by other code.
     Raises InputError for a file that is damaged or of something else.
     """
-    path = level_path(method, checkpoint, build, stage)
+    path = locate_level(method, checkpoint, build, stage)
     recipe = recipe if method.by_recipe else None
     if path.exists() and not anew:
         level = load_level(path, checkpoint, method, recipe)
         if level is not None:
             return level
         print(f"{path} was made by other code: making it again", file=sys.stderr)
-    level = level_of(checkpoint, method, recipe, stage)
+    level = make_level(checkpoint, method, recipe, stage)
     save_level(level, path, checkpoint)
     return level
 
@@ -160,23 +162,23 @@ class LevelFile:
     of it, and the network that computes with it in PyTorch.
     """
 
-    level: Level
+    level: CompressionLevel
     plain: Any  # the checkpoint's Vocoder or Encoder
     checkpoint: Checkpoint
     path: Path
 
     @classmethod
-    def for_level(cls, name: str, checkpoint: Checkpoint, build: Path, stage: str) -> "LevelFile":
+    def open(cls, name: str, checkpoint: Checkpoint, build: Path, stage: str) -> "LevelFile":
         """`stage`: of STAGE_METHODS. Raises InputError for a file that is damaged or of something
         else, and CheckFailed for a level that cannot be made.
         """
-        method = method_named(name, stage)
+        method = find_method(name, stage)
         named = f"Kokoro{stage.capitalize()}"
-        path = level_path(method, checkpoint, build, named)
-        recipe = recipe_for(method, checkpoint, build)
+        path = locate_level(method, checkpoint, build, named)
+        recipe = choose_recipe(method, checkpoint, build)
         if not path.exists():
             print(f"{path} does not exist: making it", file=sys.stderr)
-        level = level_for(method, checkpoint, build, recipe, stage=named)
+        level = load_or_make_level(method, checkpoint, build, recipe, stage=named)
         plain = (Encoder if named == ENCODER_NAME else Vocoder).from_checkpoint(checkpoint)
         return cls(level, plain, checkpoint, path)
 
@@ -209,7 +211,7 @@ class LevelFile:
         """The same with the level's integers, unpacked here once and not whenever a layer reads its
         weight.
         """
-        network = self.level.applied(self.plain)
+        network = self.level.apply(self.plain)
         for path in self.level.forms:
             parametrize.remove_parametrizations(network.get_submodule(path), "weight")
         return network
@@ -227,23 +229,25 @@ class CompressedStage:
 
     inside: Staged
     plain: Staged  # the same uncompressed
-    level: Level
+    level: CompressionLevel
     parents: tuple[Manifest, ...]
 
     @classmethod
-    def from_stage(cls, level: Level, plain: Staged, *parents: Manifest) -> "CompressedStage":
+    def from_stage(
+        cls, level: CompressionLevel, plain: Staged, *parents: Manifest
+    ) -> "CompressedStage":
         """`plain` is the parents' stage."""
         target = level.method.target or plain.target
         inside: Staged
         if isinstance(plain, StreamingStage):
-            inside = streaming_stage(plain, level)
+            inside = make_streaming_stage(plain, level)
         elif isinstance(plain, EncoderStage):
-            inside = replace(plain, compressed=level.applied(plain.encoder), target=target)
+            inside = replace(plain, compressed=level.apply(plain.encoder), target=target)
         else:
-            inside = replace(plain, balanced=level.applied(plain.vocoder), target=target)
+            inside = replace(plain, balanced=level.apply(plain.vocoder), target=target)
         return cls(inside, plain, level, parents)
 
-    def parent_of(self, name: str, *_: str) -> Manifest:
+    def find_parent(self, name: str, *_: str) -> Manifest:
         """The parent that holds a function."""
         return next(parent for parent in self.parents if name in parent.functions)
 
@@ -281,7 +285,7 @@ class CompressedStage:
         require_stored(self.make_function(name).module, program)
         # the same arithmetic as before, where inputs stay in float
         if not isinstance(self.inside, StreamingStage) and not self.level.ranges:
-            parent = self.parent_of(name)
+            parent = self.find_parent(name)
             with described(parent.path):
                 before = parent.checks["structure"][name]["operations"]
             differing = Counter(facts.operations)
@@ -298,26 +302,26 @@ class CompressedStage:
         plain = self.plain
         if isinstance(inside, EncoderStage):
             assert isinstance(plain, EncoderStage)
-            return [*inside.measure_figures(programs), *encoder_figures(method, plain, inside)]
+            return [*inside.measure_figures(programs), *check_encoder(method, plain, inside)]
         assert not isinstance(plain, EncoderStage)
-        figures = preparation_figures(self.level, plain.vocoder, inside.speech)
+        figures = check_preparation(self.level, plain.vocoder, inside.speech)
         rendered = inside.render_speech(programs)
         limit_db = ROUNDED_MODULE_DB if self.level.ranges else MODULE_DB
         name = "SNR against the level in PyTorch"
-        figures.append(measure_snr(name, rendered_in_torch(inside), rendered, limit_db))
+        figures.append(measure_snr(name, render_in_torch(inside), rendered, limit_db))
         frames = inside.speech.frames
         name = f"SNR against {method.parent} in PyTorch, {frames} frames of a tuning voice"
         limit_db = method.check_snr_db
-        return [*figures, measure_snr(name, rendered_in_torch(plain), rendered, limit_db)]
+        return [*figures, measure_snr(name, render_in_torch(plain), rendered, limit_db)]
 
     def describe_artifact(self, artifact: Artifact) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
-        parent = self.parent_of(*artifact.functions)
+        parent = self.find_parent(*artifact.functions)
         contract = self.inside.describe_artifact(artifact)
         compression = self.level.as_dict()
         if isinstance(self.plain, EncoderStage):
             modules = [self.make_function(name).module for name in artifact.functions]
-            labels = {form.label for module in modules for form in stored_forms(module)}
+            labels = {form.label for module in modules for form in list_stored_forms(module)}
             compression["compressed_ops"] = len(labels)  # of two packages each has its own
         else:
             # predicted statistics that a level corrects stay the parent's
@@ -329,7 +333,9 @@ class CompressedStage:
         }
 
 
-def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> list[Check]:
+def check_preparation(
+    level: CompressionLevel, plain: Vocoder, speech: VocoderInputs
+) -> list[Check]:
     """That the vocoder renders the same when it is prepared for int8 inputs."""
     if not level.ranges:
         return []
@@ -342,7 +348,7 @@ def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> 
         measure_snr(
             f"SNR of the vocoder with {name} against the checkpoint's, PyTorch fp32",
             reference,
-            render_reference(step.prepared(plain), speech),
+            render_reference(step.prepare(plain), speech),
             limit_db,
         )
         for name, (step, limit_db) in steps.items()
@@ -350,7 +356,7 @@ def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> 
 
 
 @torch.no_grad()
-def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -> list[Check]:
+def check_encoder(method: Method, plain: EncoderStage, inside: EncoderStage) -> list[Check]:
     """How far a level moves what the encoder computes from random symbols, in PyTorch. F0 and
     energy are computed on the uncompressed encoder's alignment.
     """
@@ -378,12 +384,12 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
     return figures
 
 
-def stored_forms(module: nn.Module) -> list[StoredWeight]:
+def list_stored_forms(module: nn.Module) -> list[StoredWeight]:
     """The forms that a module's layers hold."""
     return [part for part in module.modules() if isinstance(part, StoredWeight)]
 
 
-def rendered_in_torch(stage: VocoderStage | StreamingStage) -> np.ndarray:
+def render_in_torch(stage: VocoderStage | StreamingStage) -> np.ndarray:
     """The stage's speech by its modules."""
     if isinstance(stage, StreamingStage):
         return stage.make_torch_chain().render(stage.speech)
@@ -394,7 +400,7 @@ def require_stored(module: nn.Module, program: Program) -> None:
     """Raise CheckFailed where a package's function stores other constants than its module holds,
     or stores them otherwise. mlprogram reads them, which shares no code with what wrote them.
     """
-    forms = {form.label: form for form in stored_forms(module)}
+    forms = {form.label: form for form in list_stored_forms(module)}
     stored = {
         op.outputs[0].name.removesuffix(CAST): op
         for op in program.operations
@@ -407,7 +413,7 @@ def require_stored(module: nn.Module, program: Program) -> None:
         op = stored[label]
         kinds = INT8_STORAGE if isinstance(form, Integers) else (TABLES,)
         unpacked = program.constant(op.outputs[0].name)
-        if op.op_type not in kinds or not np.array_equal(unpacked, form.array()):
+        if op.op_type not in kinds or not np.array_equal(unpacked, form.to_array()):
             raise CheckFailed(f"{program.path} unpacks {label} to other values than were stored")
     steps = sorted(
         np.asarray(program.constant(op.inputs["scale"][0]), np.float16).tobytes()
@@ -421,7 +427,7 @@ def require_stored(module: nn.Module, program: Program) -> None:
         raise CheckFailed(f"{program.path} rounds other inputs than planned, or in other steps")
 
 
-def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
+def make_parent_stage(checkpoint: Checkpoint, parent: Manifest) -> Staged:
     """The stage that the parent was built from. Raises InputError where its statistics are those of
     another predictor.
     """

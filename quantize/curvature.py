@@ -2,7 +2,7 @@
 of two distances between the compressed vocoder's speech and the vocoder's own.
 
     errors = weight_errors(checkpoint, vocoder, layers, levels, folder)
-    curvature = Curvature.measured(vocoder, errors, excerpts, probes=16)
+    curvature = Curvature.measure(vocoder, errors, excerpts, probes=16)
     curvature.distance("decode.0.conv1", "p4g_gptq")        # of each kind, alone
     curvature.together({"decode.0.conv1": "p4g_gptq", ...})  # a whole choice
 
@@ -29,11 +29,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kokoro_ane.core import Checkpoint
-from kokoro_ane.quantize.level import Calibration, Level, load_level, save_level
+from kokoro_ane.quantize.level import Calibration, CompressionLevel, load_level, save_level
 from kokoro_ane.quantize.locator import HALF
 from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights, is_strided
-from kokoro_ane.quantize.plan import Layer, by_level, can_be_fitted, is_fitted, pays
-from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.plan import LayerSpec, can_be_fitted, can_save, is_fitted, plan_by_level
+from kokoro_ane.quantize.recipe import QuantizationRecipe
 from kokoro_ane.speech import calibration_inputs
 from kokoro_ane.vocoder import (
     Vocoder,
@@ -60,7 +60,7 @@ class Excerpt:
     inputs: VocoderInputs
 
 
-def can_take(layer: Layer, level: str) -> bool:
+def can_take(layer: LayerSpec, level: str) -> bool:
     """Whether a layer can have a level, and the level does anything to it: strided layers have no
     palettes, layers that read one channel no fitted ones, and small weights stay as they are.
     """
@@ -72,29 +72,31 @@ def can_take(layer: Layer, level: str) -> bool:
         return False
     if is_fitted(weights) and not can_be_fitted(layer):
         return False
-    return weights is not None and pays(layer)
+    return weights is not None and can_save(layer)
 
 
-def uniform_levels(
+def make_uniform_levels(
     checkpoint: Checkpoint,
     vocoder: Vocoder,
     method: Method,
-    layers: Mapping[str, Layer],
+    layers: Mapping[str, LayerSpec],
     levels: Sequence[str],
     folder: Path,
-) -> dict[str, Level]:
+) -> dict[str, CompressionLevel]:
     """The stored forms of every layer at every level that it can take: by level. Each level is a
     file in `folder`, read where it is there: fitting them takes minutes.
     """
     plans = {
         name: {
-            path: by_level(layer, name) for path, layer in layers.items() if can_take(layer, name)
+            path: plan_by_level(layer, name)
+            for path, layer in layers.items()
+            if can_take(layer, name)
         }
         for name in levels
     }
     # what identifies each file
     recipes = {
-        name: Recipe(
+        name: QuantizationRecipe(
             checkpoint.name,
             checkpoint.sha256,
             {},
@@ -104,7 +106,7 @@ def uniform_levels(
         for name in levels
     }
     calibration = None
-    made = dict[str, Level]()
+    made = dict[str, CompressionLevel]()
     for name in levels:
         path = folder / f"{name}.safetensors"
         level = load_level(path, checkpoint, method, recipes[name]) if path.is_file() else None
@@ -114,8 +116,8 @@ def uniform_levels(
                 every = [entry for plan in plans.values() for entry in plan.values()]
                 calibration = Calibration.from_checkpoint(checkpoint, vocoder, None, every)
             print(f"every layer at {name}", file=sys.stderr)
-            level = calibration.level(method, plans[name])
-            level = Level(method, level.forms, {}, {}, {}, 0.0, recipes[name])
+            level = calibration.make_level(method, plans[name])
+            level = CompressionLevel(method, level.forms, {}, {}, {}, 0.0, recipes[name])
             save_level(level, path, checkpoint)
         made[name] = level
     return made
@@ -130,24 +132,24 @@ class Curvature:
     projections: Mapping[str, Mapping[tuple[str, str], np.ndarray]]
 
     @classmethod
-    def measured(
+    def measure(
         cls,
         vocoder: Vocoder,
-        levels: Mapping[str, Level],
+        levels: Mapping[str, CompressionLevel],
         excerpts: Iterable[Excerpt],
         probes: int,
         seed: int,
     ) -> "Curvature":
         """Take `probes` gradients in each excerpt. The signs are drawn from `seed`."""
         # a copy whose weights stand as the stored forms have them
-        model = next(iter(levels.values())).prepared(vocoder).requires_grad_(False)
+        model = next(iter(levels.values())).prepare(vocoder).requires_grad_(False)
         errors: dict[str, dict[str, Tensor]] = {}
         for name, level in levels.items():
             for path, form in level.forms.items():
-                weight = _weight(model, path)
-                stored = torch.from_numpy(form.array().astype(np.float32)).view_as(weight)
+                weight = _get_weight(model, path)
+                stored = torch.from_numpy(form.to_array().astype(np.float32)).view_as(weight)
                 errors.setdefault(path, {})[name] = stored - weight
-        weights = [_weight(model, path).requires_grad_() for path in errors]
+        weights = [_get_weight(model, path).requires_grad_() for path in errors]
         dots: dict[str, dict[tuple[str, str], list[float]]] = {kind: {} for kind in KINDS}
         draws = torch.Generator().manual_seed(seed)
         for one in excerpts:
@@ -161,7 +163,7 @@ class Curvature:
                     for name, error in of_layer.items():
                         dot = float((gradient * error).sum())
                         dots[one.kind].setdefault((path, name), []).append(dot)
-        return cls({kind: _arrays(by_key) for kind, by_key in dots.items()})
+        return cls({kind: _make_arrays(by_key) for kind, by_key in dots.items()})
 
     def plain(self) -> dict[str, np.ndarray]:
         """The arrays for a file."""
@@ -193,17 +195,17 @@ class Curvature:
         return total
 
 
-def _weight(model: Vocoder, path: str) -> Tensor:
+def _get_weight(model: Vocoder, path: str) -> Tensor:
     weight = model.get_submodule(path).weight
     assert isinstance(weight, Tensor)
     return weight
 
 
-def _arrays(lists: Mapping[tuple[str, str], list[float]]) -> dict[tuple[str, str], np.ndarray]:
+def _make_arrays(lists: Mapping[tuple[str, str], list[float]]) -> dict[tuple[str, str], np.ndarray]:
     return {key: np.array(values) for key, values in lists.items()}
 
 
-def speech_vector(samples: Tensor, reference: Tensor) -> Tensor:
+def compute_speech_vector(samples: Tensor, reference: Tensor) -> Tensor:
     """Samples [n] -> 10 log10 of the power of every bin of the reference's active frames."""
     power, own = spectral_power(samples), spectral_power(reference)  # [bins, frames]
     # silence between words would count like speech, and bins far below it like those one hears
@@ -219,7 +221,7 @@ def spectral_power(samples: Tensor) -> Tensor:
     return torch.stft(samples, N_FFT, HOP_SAMPLES, window=window, return_complex=True).abs() ** 2
 
 
-def pause_vector(samples: Tensor, reference: Tensor) -> Tensor:
+def compute_pause_vector(samples: Tensor, reference: Tensor) -> Tensor:
     """Samples [n] -> those of the reference's pauses over its RMS of 30 ms around them,
     floored.
     """
@@ -237,11 +239,11 @@ def running_power(samples: Tensor) -> Tensor:
 
 
 _VECTORS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
-    {SPEECH: speech_vector, PAUSES: pause_vector}
+    {SPEECH: compute_speech_vector, PAUSES: compute_pause_vector}
 )
 
 
-def excerpts_of(checkpoint: Checkpoint, vocoder: Vocoder, seed: int, count: int) -> list[Excerpt]:
+def cut_excerpts(checkpoint: Checkpoint, vocoder: Vocoder, seed: int, count: int) -> list[Excerpt]:
     """Two seconds of each of the `count` longest sentences of the tuning set, for speech, and the
     two seconds that hold the most of a pause between words, of the `count` sentences that have
     most.

@@ -2,9 +2,9 @@
 method makes for each weight, and what fitted palettes are fitted to.
 
     encoder = with_stored_lstms(Encoder.from_checkpoint(checkpoint))
-    plan = encoder_plan(STAGE_METHODS["encoder"]["mixed"], encoder)
+    plan = plan_encoder(STAGE_METHODS["encoder"]["mixed"], encoder)
     plan["predictor.lstm.weight_ih"].weights                # a PaletteWeights of 6 bits
-    fits = encoder_fits(checkpoint, encoder, plan)
+    fits = collect_encoder_fits(checkpoint, encoder, plan)
 
 Weights alone are compressed; the arithmetic stays as it was. Layers have upstream's names.
 """
@@ -28,9 +28,9 @@ from kokoro_ane.encoder import (
 )
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit, Unfolded
-from kokoro_ane.quantize.plan import Layer, LayerPlan, is_fitted, planned
-from kokoro_ane.quantize.statistics import Reading, one_thread_each
-from kokoro_ane.quantize.stored_forms import OrderedLSTM, Rows
+from kokoro_ane.quantize.plan import LayerPlan, LayerSpec, is_fitted, plan_layer
+from kokoro_ane.quantize.statistics import ActivationStatistics, use_one_thread_each
+from kokoro_ane.quantize.stored_forms import LSTMWeight, OrderedLSTM
 from kokoro_ane.speech import own_speech
 
 # not in the exported functions, or there a constant row
@@ -58,7 +58,7 @@ def with_stored_lstms(encoder: Encoder) -> Encoder:
     return copied.eval()
 
 
-def encoder_plan(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
+def plan_encoder(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
     """The plan of every weight that is large enough to pay, by name; of an LSTM as in
     predictor.lstm.weight_ih.
     """
@@ -71,18 +71,18 @@ def encoder_plan(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
     }
     plan = {}
     for path, layer in encoder.named_modules():
-        stored = isinstance(layer, nn.Linear | nn.Conv2d | nn.Embedding | Rows)
+        stored = isinstance(layer, nn.Linear | nn.Conv2d | nn.Embedding | LSTMWeight)
         if not stored or path.startswith(LEFT_OUT) or ".bias" in path:
             continue
         shape = layer.weight.shape
         half = layer not in in_fp32
-        entry = Layer(path, False, shape.numel(), shape[1], shape[0], 0, False, False, half)
-        plan[path] = planned(entry, method.weights_of(path), int8_input=False)
+        entry = LayerSpec(path, False, shape.numel(), shape[1], shape[0], 0, False, False, half)
+        plan[path] = plan_layer(entry, method.find_weights(path), int8_input=False)
     return {path: entry for path, entry in plan.items() if entry.weights is not None}
 
 
 @torch.no_grad()
-def encoder_fits(
+def collect_encoder_fits(
     checkpoint: Checkpoint, encoder: Encoder, plan: Mapping[str, LayerPlan]
 ) -> dict[str, Fit]:
     """What the plan's fitted palettes need, by path: the second moments of what each weight
@@ -95,17 +95,17 @@ def encoder_fits(
     fitted = {path for path, entry in plan.items() if is_fitted(entry.weights)}
     if not fitted:
         return {}
-    read: dict[str, Reading] = {}
+    read: dict[str, ActivationStatistics] = {}
 
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        for path, columns in _products(paths[layer], layer, inputs, output):
+    def record_inputs(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        for path, columns in _list_products(paths[layer], layer, inputs, output):
             if path in fitted and len(columns) >= FEWEST:
-                read.setdefault(path, Reading()).add_columns(columns)
+                read.setdefault(path, ActivationStatistics()).add_columns(columns)
 
     paths = {layer: path for path, layer in encoder.named_modules()}
     backend = make_torch_backend(encoder, checkpoint.config)
-    hooks = [layer.register_forward_hook(note) for layer in paths]
-    with one_thread_each():
+    hooks = [layer.register_forward_hook(record_inputs) for layer in paths]
+    with use_one_thread_each():
         for one in own_speech(checkpoint, TUNING):
             # the second half of a style row is the encoder's, the first the vocoder's
             style = style_row(checkpoint.blend(one.voice), len(one.phonemes))
@@ -119,7 +119,7 @@ def encoder_fits(
     }
 
 
-def _products(
+def _list_products(
     path: str, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
     """The names of a layer's weights and what each multiplies, [n, I taps]."""
@@ -133,4 +133,4 @@ def _products(
     elif isinstance(layer, nn.Linear):
         yield path, inputs[0].flatten(0, -2)
     elif isinstance(layer, Conv):
-        yield path, Unfolded.from_layer(layer).inputs(inputs[0])
+        yield path, Unfolded.from_layer(layer).gather_inputs(inputs[0])

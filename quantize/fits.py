@@ -1,9 +1,9 @@
 """Weights to stored forms: integers with scales, or indices into tables. These functions draw no
 random number and know nothing of layers.
 
-    form = form_of(weight, IntegerWeights(bits=8, block=32))
-    form.array()                        # what a package computes with
-    form_of(weight, OwnGrid())          # None where the weight stands on no grid of 8 bits
+    form = make_form(weight, IntegerWeights(bits=8, block=32))
+    form.to_array()                     # what a package computes with
+    make_form(weight, OwnGrid())          # None where the weight stands on no grid of 8 bits
 
 A weight has the type that a package computes in, float16 or float32. Its rows, the output channels,
 are `axis` 0, and 1 of a transposed convolution's [I, O, 1, k].
@@ -18,8 +18,8 @@ from kokoro_ane.quantize.methods import (
     PaletteWeights,
     Weights,
 )
-from kokoro_ane.quantize.palettes import Fit, row_palettes
-from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, Table
+from kokoro_ane.quantize.palettes import Fit, find_row_palettes
+from kokoro_ane.quantize.stored_forms import Integers, Palette, StoredWeight
 
 MOST = 127
 # How far a value may be off its grid, as a share of the row's largest weight: as much as float32
@@ -29,7 +29,7 @@ _TRIES = 4  # scales that are tried on either side, each one float32 further
 _BITS = (4, 6, 8)  # of an index
 
 
-def form_of(
+def make_form(
     weight: np.ndarray, how: Weights, fit: Fit | None = None, axis: int = 0, label: str = ""
 ) -> StoredWeight | None:
     """The weight by that scheme; None where OwnGrid finds no grid. A palette that should be fitted
@@ -38,36 +38,39 @@ def form_of(
     width = weight.shape[1 - axis]
     match how:
         case IntegerWeights():
-            form: StoredWeight | None = symmetric(weight, how.bits, how.block_of(width), axis)
+            form: StoredWeight | None = quantize_symmetric(
+                weight, how.bits, how.choose_block(width), axis
+            )
         case PaletteWeights() if fit is not None:
             form = fit(weight, how)
         case PaletteWeights():
-            rows = row_palettes(weight.swapaxes(0, axis), how)
+            rows = find_row_palettes(weight.swapaxes(0, axis), how)
             form = rows.with_index(rows.index.swapaxes(0, axis), axis)
         case OwnGrid():
-            form = own_values(weight) or own_rows(weight)
+            form = find_own_values(weight) or find_own_rows(weight)
     if form is not None:
         form.label = label
     return form
 
 
-def rows_of(layer: nn.Module, label: str = "") -> Integers:
+def quantize_rows(layer: nn.Module, label: str = "") -> Integers:
     """int8 rows of a layer's weight, in float16. The rows of a transposed convolution are axis
     1.
     """
     weight = layer.weight
     assert isinstance(weight, Tensor)
     axis = int(getattr(layer, "transposed", False))
-    form = symmetric(weight.detach().half().numpy(), 8, weight.shape[1 - axis], axis)
+    form = quantize_symmetric(weight.detach().half().numpy(), 8, weight.shape[1 - axis], axis)
     form.label = label
     return form
 
 
-def symmetric(weight: np.ndarray, bits: int, block: int, axis: int = 0) -> Integers:
+def quantize_symmetric(weight: np.ndarray, bits: int, block: int, axis: int = 0) -> Integers:
     """Integers around 0 with one scale for each `block` inputs of a row: |q| <= 2^(bits - 1) - 1.
     The scale is rounded to the weight's type first, the quotient once.
     """
-    rows, most = weight.swapaxes(0, axis), 2 ** (bits - 1) - 1  # [O, I, ...]
+    rows = weight.swapaxes(0, axis)  # [O, I, ...]
+    most = 2 ** (bits - 1) - 1
     split = rows.reshape(len(rows), rows.shape[1] // block, -1).astype(np.float64)
     peaks = np.abs(split).max(axis=2)
     scale = np.where(peaks > 0, peaks / most, 1.0).astype(weight.dtype)  # [O, blocks]
@@ -77,7 +80,7 @@ def symmetric(weight: np.ndarray, bits: int, block: int, axis: int = 0) -> Integ
     return Integers(values, scale, bits=bits)
 
 
-def own_values(weight: np.ndarray) -> Table | None:
+def find_own_values(weight: np.ndarray) -> Palette | None:
     """The weight's own values as its table, equal to the bit; None where there are more than 256 of
     them.
     """
@@ -87,16 +90,16 @@ def own_values(weight: np.ndarray) -> Table | None:
         return None
     # copies of the last value fill the table up to 2^bits
     table = np.concatenate([values, np.full(2**bits - len(values), values[-1])])  # [2^bits]
-    return Table(index.reshape(weight.shape).astype(np.uint8), table[None])
+    return Palette(index.reshape(weight.shape).astype(np.uint8), table[None])
 
 
-def own_rows(weight: np.ndarray) -> Integers | None:
+def find_own_rows(weight: np.ndarray) -> Integers | None:
     """An 8-bit grid for every row, equal within float32's rounding; None where a row has none, and
     for fp16, which cannot hold the scale.
     """
     if weight.dtype != np.float32:
         return None
-    grids = [_own_row(row) for row in weight.reshape(len(weight), -1)]
+    grids = [_find_own_row(row) for row in weight.reshape(len(weight), -1)]
     rows = [row for row in grids if row is not None]
     if len(rows) < len(grids):
         return None
@@ -104,7 +107,7 @@ def own_rows(weight: np.ndarray) -> Integers | None:
     return Integers(values.reshape(weight.shape), scale.reshape(-1, *[1] * (weight.ndim - 1)))
 
 
-def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32] | None:
+def _find_own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32] | None:
     """The values int8 [n] and the scale of one row [n]; None where it has no grid around 0."""
     levels = np.unique(row)
     near = _NEAR * float(np.abs(levels).max())

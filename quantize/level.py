@@ -1,10 +1,10 @@
 """A compression level of one checkpoint's vocoder or encoder: the integers of its layers and what
 prepares the vocoder for int8 inputs. Every layout and runtime is made from the same level.
 
-    level = level_of(checkpoint, METHODS["w8a8"])
+    level = make_level(checkpoint, METHODS["w8a8"])
     save_level(level, path, checkpoint)
     level = load_level(path, checkpoint, METHODS["w8a8"])
-    vocoder = level.applied(Vocoder.from_checkpoint(checkpoint))
+    vocoder = level.apply(Vocoder.from_checkpoint(checkpoint))
 
 plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py) -> fits
 (quantize/fits.py) -> modules (quantize/stored_forms.py).
@@ -35,30 +35,41 @@ from kokoro_ane.core import (
 from kokoro_ane.encoder import Encoder
 from kokoro_ane.quantize.balance import (
     balance_channels,
-    channel_divisors,
+    compute_channel_divisors,
     scale_caps,
     with_time_varying_scales,
 )
-from kokoro_ane.quantize.encoder_layers import encoder_fits, encoder_plan, with_stored_lstms
-from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.encoder_layers import collect_encoder_fits, plan_encoder, with_stored_lstms
+from kokoro_ane.quantize.fits import make_form
 from kokoro_ane.quantize.methods import Activations, Method, PaletteWeights
-from kokoro_ane.quantize.palettes import Fit, Unfolded, style_moments
-from kokoro_ane.quantize.plan import LayerPlan, int8_macs_share, is_fitted, plan_for, vocoder_layers
-from kokoro_ane.quantize.recipe import Recipe
-from kokoro_ane.quantize.statistics import Reading, on_threads, one_thread_each, readings
-from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight, Table, store
+from kokoro_ane.quantize.palettes import Fit, Unfolded, compute_style_moments
+from kokoro_ane.quantize.plan import (
+    LayerPlan,
+    int8_macs_share,
+    is_fitted,
+    list_vocoder_layers,
+    plan_for,
+)
+from kokoro_ane.quantize.recipe import QuantizationRecipe
+from kokoro_ane.quantize.statistics import (
+    ActivationStatistics,
+    read_activations,
+    run_on_threads,
+    use_one_thread_each,
+)
+from kokoro_ane.quantize.stored_forms import Integers, Palette, RoundedInput, StoredWeight, store
 from kokoro_ane.speech import calibration_inputs
 from kokoro_ane.vocoder import PerColumnScaledConv, Vocoder
 
 INT8_STEPS = 127
 DIVISOR = "divisor"  # in a level's file
-KINDS = {kind.__name__: kind for kind in (Integers, Table)}
+KINDS = {kind.__name__: kind for kind in (Integers, Palette)}
 Network = TypeVar("Network", Vocoder, Encoder)
 Pair = tuple[str, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class CompressionLevel:
     """Responsibilities: 1. the stored forms by the layers; 2. a vocoder or encoder that computes
     with them; 3. what was done, in numbers.
 
@@ -72,9 +83,9 @@ class Level:
     caps: Mapping[str, float]
     ranges: Mapping[str, float]
     int8_macs_share: float = 0.0
-    recipe: Recipe | None = None
+    recipe: QuantizationRecipe | None = None
 
-    def prepared(self, network: Network) -> Network:
+    def prepare(self, network: Network) -> Network:
         """A copy whose weights stand as a package has them, in float: LSTMs in Core ML's order,
         taps of zero in the weights. The vocoder's has balanced channels and scales over time.
         """
@@ -83,20 +94,20 @@ class Level:
         prepared = with_time_varying_scales(balance_channels(network, self.divisors), self.caps)
         return with_zero_taps(prepared).eval()
 
-    def applied(self, network: Network) -> Network:
+    def apply(self, network: Network) -> Network:
         """A copy whose layers hold the level's integers and round what they read."""
-        compressed = self.prepared(network)
+        compressed = self.prepare(network)
         for path in sorted({*self.forms, *self.ranges}):
             self.attach(compressed.get_submodule(path), path)
         return compressed
 
-    def pairs(self, vocoder: Vocoder) -> Iterator[Pair]:
+    def list_pairs(self, vocoder: Vocoder) -> Iterator[Pair]:
         """Path and weights [O, I, ...] of every compressed layer, in float and as it is stored."""
-        prepared = self.prepared(vocoder)
+        prepared = self.prepare(vocoder)
         for path, form in self.forms.items():
             layer = prepared.get_submodule(path)
             assert isinstance(layer.weight, Tensor)
-            weights = layer.weight.detach().numpy(), form.array()
+            weights = layer.weight.detach().numpy(), form.to_array()
             before, after = (w.swapaxes(0, int(isinstance(layer, ConvTranspose))) for w in weights)
             yield path, before, after
 
@@ -105,18 +116,18 @@ class Level:
         layer of another layout whose weights are the vocoder's times `factor`.
         """
         if path in self.forms:
-            store(layer, self.forms[path].times(factor))
+            store(layer, self.forms[path].scale_by(factor))
         if path in self.ranges:
-            layer.rounding = self._rounding(layer, path)
+            layer.rounding = self._make_rounding(layer, path)
 
-    def range_of(self, path: str) -> float:
+    def get_range(self, path: str) -> float:
         """The largest magnitude that a convolution reads in int8: what has been divided by its
         envelope reaches 1 by construction.
         """
         return 1.0 if path in self.caps else self.ranges[path]
 
-    def _rounding(self, layer: nn.Module, path: str) -> RoundedInput:
-        scale = np.float16(self.range_of(path) / INT8_STEPS) or np.float16(1.0)
+    def _make_rounding(self, layer: nn.Module, path: str) -> RoundedInput:
+        scale = np.float16(self.get_range(path) / INT8_STEPS) or np.float16(1.0)
         step = np.array([scale], np.float16)
         reciprocal = getattr(layer, "reciprocal", None)
         if isinstance(reciprocal, Tensor) and path not in self.caps:
@@ -145,7 +156,7 @@ class Calibration:
     checkpoint: Checkpoint
     vocoder: Vocoder
     settings: Activations | None
-    read: Mapping[str, Reading]
+    read: Mapping[str, ActivationStatistics]
 
     @classmethod
     def from_checkpoint(
@@ -170,23 +181,23 @@ class Calibration:
             return cls(checkpoint, vocoder, settings, {})
         first = settings.clips if settings and rounded else 0
         # on two threads the encoder's last bits are others, and a w8a8 has 0.04 % other integers
-        with one_thread_each():
+        with use_one_thread_each():
             clips = list(calibration_inputs(checkpoint, vocoder, None if moments else first))
             if moments:
                 clips += calibration_inputs(checkpoint, vocoder, shift=1)
         percentile = settings.percentile if settings else 100.0
-        read = readings(vocoder, clips, rounded, moments, first, percentile)
+        read = read_activations(vocoder, clips, rounded, moments, first, percentile)
         return cls(checkpoint, vocoder, settings, read)
 
-    def level(self, method: Method, plan: Mapping[str, LayerPlan]) -> Level:
+    def make_level(self, method: Method, plan: Mapping[str, LayerPlan]) -> CompressionLevel:
         """The level of a plan. Raises CheckFailed where an input has no range."""
         rounded = [path for path, entry in plan.items() if entry.int8_input]
         divisors: dict[str, Tensor] = {}
         caps: dict[str, float] = {}
         ranges: dict[str, float] = {}
         if rounded:
-            settings = self.settings or method.int8_activations()
-            divisors = channel_divisors(self.vocoder, self.read, rounded, settings.exponent)
+            settings = self.settings or method.require_activations()
+            divisors = compute_channel_divisors(self.vocoder, self.read, rounded, settings.exponent)
             if settings.time_varying_scale:
                 every = scale_caps(self.vocoder, self.read, divisors, settings.per_column_scale)
                 caps = {path: cap for path, cap in every.items() if path in rounded}
@@ -199,11 +210,11 @@ class Calibration:
                     f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in"
                     " all); none can be set"
                 )
-        level = Level(method, {}, divisors, caps, ranges)
+        level = CompressionLevel(method, {}, divisors, caps, ranges)
         # AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's voices
         # and suit other voices less.
         fitted = any(is_fitted(entry.weights) for entry in plan.values())
-        styles = style_moments(self.checkpoint) if fitted else torch.zeros(0)
+        styles = compute_style_moments(self.checkpoint) if fitted else torch.zeros(0)
 
         def fit(path: str) -> Fit | None:
             """What a fitted palette needs; all moments at once would take gigabytes."""
@@ -217,48 +228,50 @@ class Calibration:
                 moments = moments * inverse[:, None] * inverse
             return Fit(unfolded, moments)
 
-        return replace(level, forms=_forms(level.prepared(self.vocoder), plan, fit))
+        return replace(level, forms=_make_forms(level.prepare(self.vocoder), plan, fit))
 
 
-def level_of(
+def make_level(
     checkpoint: Checkpoint,
     method: Method,
-    recipe: Recipe | None = None,
+    recipe: QuantizationRecipe | None = None,
     stage: str = VOCODER_NAME,
-) -> Level:
+) -> CompressionLevel:
     """Compress the checkpoint's vocoder or encoder. Raises InputError for a recipe that does not
     fit, and CheckFailed where an input has no range or no weight is compressed.
     """
     if stage == ENCODER_NAME:
-        level = _encoder_level(checkpoint, method)
+        level = _make_encoder_level(checkpoint, method)
     else:
-        level = _vocoder_level(checkpoint, method, recipe)
+        level = _make_vocoder_level(checkpoint, method, recipe)
     if not level.forms:
         raise CheckFailed(f"{method.name} compresses no weight; the package was not kept")
     return level
 
 
-def _vocoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> Level:
+def _make_vocoder_level(
+    checkpoint: Checkpoint, method: Method, recipe: QuantizationRecipe | None
+) -> CompressionLevel:
     if recipe is not None:
         recipe.require_fits(checkpoint)
     vocoder = Vocoder.from_checkpoint(checkpoint)
-    layers = vocoder_layers(vocoder)
+    layers = list_vocoder_layers(vocoder)
     plan = plan_for(method, layers, recipe.levels if recipe else None)
     calibration = Calibration.from_checkpoint(
         checkpoint, vocoder, method.activations, plan.values()
     )
-    level = calibration.level(method, plan)
+    level = calibration.make_level(method, plan)
     return replace(level, int8_macs_share=int8_macs_share(plan, layers), recipe=recipe)
 
 
-def _encoder_level(checkpoint: Checkpoint, method: Method) -> Level:
+def _make_encoder_level(checkpoint: Checkpoint, method: Method) -> CompressionLevel:
     encoder = with_stored_lstms(Encoder.from_checkpoint(checkpoint))
-    plan = encoder_plan(method, encoder)
-    forms = _forms(encoder, plan, encoder_fits(checkpoint, encoder, plan).get)
-    return Level(method, forms, {}, {}, {})
+    plan = plan_encoder(method, encoder)
+    forms = _make_forms(encoder, plan, collect_encoder_fits(checkpoint, encoder, plan).get)
+    return CompressionLevel(method, forms, {}, {}, {})
 
 
-def _forms(
+def _make_forms(
     prepared: Network, plan: Mapping[str, LayerPlan], fit: Callable[[str], Fit | None]
 ) -> dict[str, StoredWeight]:
     """The stored forms of all planned layers, made on two threads; none of a weight that stands on
@@ -266,7 +279,7 @@ def _forms(
     """
     stage = type(prepared).__name__.lower()
 
-    def made(path: str) -> StoredWeight | None:
+    def make(path: str) -> StoredWeight | None:
         entry = plan[path]
         layer = prepared.get_submodule(path)
         how = entry.weights
@@ -284,21 +297,21 @@ def _forms(
             weight = weight.view(-1, taps, *weight.shape[1:3]).permute(0, 2, 3, 1)
         array = weight.contiguous().numpy()
         axis = int(entry.layer.transposed)
-        form = form_of(array, how, fit(path), axis, label)
-        if taps > 1 and isinstance(form, Table):
+        form = make_form(array, how, fit(path), axis, label)
+        if taps > 1 and isinstance(form, Palette):
             index = form.index.permute(0, 3, 1, 2).reshape(-1, *form.index.shape[1:3], 1)
             form = form.with_index(index, axis=0)
         return form
 
     chosen = [path for path, entry in plan.items() if entry.weights is not None]
-    forms = zip(chosen, on_threads(made, chosen), strict=True)
+    forms = zip(chosen, run_on_threads(make, chosen), strict=True)
     return {path: form for path, form in forms if form is not None}
 
 
 # -- the file --------------------------------------------------------------------------------------
 
 
-def save_level(level: Level, path: Path, checkpoint: Checkpoint) -> None:
+def save_level(level: CompressionLevel, path: Path, checkpoint: Checkpoint) -> None:
     """Write one safetensors file, aside and renamed."""
     from safetensors.numpy import save
 
@@ -310,14 +323,16 @@ def save_level(level: Level, path: Path, checkpoint: Checkpoint) -> None:
         "caps": dict(level.caps),
         "ranges": dict(level.ranges),
         "int8_macs_share": level.int8_macs_share,
-        "made": made_from(checkpoint, level.method, level.recipe),
+        "made": describe_origin(checkpoint, level.method, level.recipe),
         "sha256": hashlib.sha256(save(tensors)).hexdigest(),
     }
     with staged(path) as aside:
         aside.write_bytes(save(tensors, metadata={"level": json.dumps(words, sort_keys=True)}))
 
 
-def made_from(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> dict[str, Any]:
+def describe_origin(
+    checkpoint: Checkpoint, method: Method, recipe: QuantizationRecipe | None
+) -> dict[str, Any]:
     """What a level depends on: the same makes the same integers."""
     settings = json.dumps([asdict(method), recipe.as_dict() if recipe else None], sort_keys=True)
     return {
@@ -329,8 +344,8 @@ def made_from(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> 
 
 
 def load_level(
-    path: Path, checkpoint: Checkpoint, method: Method, recipe: Recipe | None = None
-) -> Level | None:
+    path: Path, checkpoint: Checkpoint, method: Method, recipe: QuantizationRecipe | None = None
+) -> CompressionLevel | None:
     """Read a level's file; None for one that other code made. Raises InputError for one that is cut
     or altered, or of another checkpoint, method or recipe.
     """
@@ -342,12 +357,13 @@ def load_level(
         with safe_open(path, framework="numpy") as file:
             words = json.loads((file.metadata() or {})["level"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        made, sha256 = words["made"], words["sha256"]
+        made = words["made"]
+        sha256 = words["sha256"]
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as problem:
         raise InputError(f"{path} is no level's file ({problem}): {again}") from None
     if hashlib.sha256(save(tensors)).hexdigest() != sha256:
         raise InputError(f"{path} was altered: {again}")
-    expected = made_from(checkpoint, method, recipe)
+    expected = describe_origin(checkpoint, method, recipe)
     differing = [key for key, value in expected.items() if made.get(key) != value]
     if differing == ["code"]:
         return None
@@ -367,4 +383,4 @@ def load_level(
         for layer, settings in words["plan"].items()
     }
     caps, ranges, share = (words[name] for name in ("caps", "ranges", "int8_macs_share"))
-    return Level(method, forms, divisors, caps, ranges, share, recipe)
+    return CompressionLevel(method, forms, divisors, caps, ranges, share, recipe)

@@ -1,12 +1,12 @@
 """The places of a chain's packages and files, and the options that build those that are missing.
 
-request = Request(checkpoint, Path("build"), method="w8a8", layout="padded")
+request = PackageRequest(checkpoint, Path("build"), method="w8a8", layout="padded")
 # manifests; InputError names the command for a missing one
-encoders, vocoder = request.paths()
+encoders, vocoder = request.check_paths()
 # the vocoder's manifest, with its package's hash verified
-manifest = request.verified()
+manifest = request.load_verified()
 # the same, after building it and its parent where they are missing
-manifest = built(request, build_package)
+manifest = ensure_vocoder(request, build_package)
 """
 
 import sys
@@ -32,7 +32,7 @@ from kokoro_ane.core import (
     level_name,
     package_name,
 )
-from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
+from kokoro_ane.quantize.methods import CONVERTED, Method, find_method
 from kokoro_ane.vocoder import explain_missing_predictor, find_predictor_file
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ ENCODER_PARTS = {name: ENCODER_NAME + name.capitalize() for name in (DURATION, P
 
 
 @dataclass(frozen=True)
-class Request:
+class PackageRequest:
     """The packages to open or build: those of `checkpoint` in the folder `build`, the vocoder's at
     one level and layout.
 
@@ -103,7 +103,7 @@ class Request:
             else (whole,)
         )
 
-    def options(self, path: Path) -> BuildOptions | QuantizeOptions:
+    def make_options(self, path: Path) -> BuildOptions | QuantizeOptions:
         """The options of the command that builds the package or file of that manifest."""
         source = self.source or self.checkpoint.source
         runtime = self.files or CORE_ML
@@ -128,9 +128,9 @@ class Request:
 
     def command(self, path: Path) -> str:
         """The command that builds the package or file of that manifest."""
-        return self.options(path).command
+        return self.make_options(path).command
 
-    def manifest(self, path: Path, hint: str = "") -> Manifest:
+    def load_manifest(self, path: Path, hint: str = "") -> Manifest:
         """Load the manifest at `path`. Raises InputError where it is not built, with the command
         and then `hint`, and where it is of another checkpoint or level.
         """
@@ -146,20 +146,20 @@ class Request:
             )
         return manifest
 
-    def verified(self) -> Manifest:
-        """The vocoder's manifest, with its package's hash verified. Raises InputError as `manifest`
-        does, and for a package that differs from its manifest.
+    def load_verified(self) -> Manifest:
+        """The vocoder's manifest, with its package's hash verified. Raises InputError as
+        `load_manifest` does, and for a package that differs from its manifest.
         """
-        manifest = self.manifest(self.vocoder)
+        manifest = self.load_manifest(self.vocoder)
         manifest.verify()
         return manifest
 
-    def paths(self) -> tuple[tuple[Path, ...], Path]:
+    def check_paths(self) -> tuple[tuple[Path, ...], Path]:
         """The paths of the encoder's manifests and of the vocoder's. Raises InputError as
-        `manifest` does.
+        `load_manifest` does.
         """
         for path in (*self.encoders, self.vocoder):
-            self.manifest(path, hint=" (or speak with --runtime torch)")
+            self.load_manifest(path, hint=" (or speak with --runtime torch)")
         return self.encoders, self.vocoder
 
 
@@ -170,8 +170,8 @@ def parse_level(name: str, layout: str = DEFAULT_LAYOUT) -> tuple[Method, str]:
     # variants first: the name of one begins as its layout's does
     for prefix in reversed(LAYOUTS):
         if name.startswith(f"{prefix}-"):
-            return method_named(name.removeprefix(f"{prefix}-")), prefix
-    return method_named(name), layout
+            return find_method(name.removeprefix(f"{prefix}-")), prefix
+    return find_method(name), layout
 
 
 def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS) -> str:
@@ -189,14 +189,14 @@ def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS)
     return PADDED
 
 
-def options_for(method: Method, layout: str) -> BuildOptions | QuantizeOptions:
+def make_options(method: Method, layout: str) -> BuildOptions | QuantizeOptions:
     """The options that build a vocoder's package, whatever the checkpoint."""
     if method.parent:
         return QuantizeOptions(method.name, layout=layout)
     return BuildOptions("vocoder", layout=layout)
 
 
-def built(request: Request, build: Build) -> Manifest:
+def ensure_vocoder(request: PackageRequest, build: Build) -> Manifest:
     """The vocoder's manifest, after building it and its parent where they are missing.
 
     Raises InputError for a package of another checkpoint or one that changed since it was built,
@@ -204,28 +204,28 @@ def built(request: Request, build: Build) -> Manifest:
     """
     if not is_there(request.vocoder):
         if request.method not in CONVERTED:
-            parent = FLOAT if request.files else method_named(request.method).parent
+            parent = FLOAT if request.files else find_method(request.method).parent
             assert parent is not None  # only what the converter makes has none
-            built(replace(request, method=parent), build)
+            ensure_vocoder(replace(request, method=parent), build)
         _build(request, request.vocoder, build)
-    return request.verified()
+    return request.load_verified()
 
 
-def built_encoder(request: Request, build: Build | None) -> tuple[Path, ...]:
+def ensure_encoder(request: PackageRequest, build: Build | None) -> tuple[Path, ...]:
     """The encoder's manifests, after building them where they are missing. Without `build` they
-    have to exist. Raises as `built` does.
+    have to exist. Raises as `ensure_vocoder` does.
     """
     lacking = [path for path in request.encoders if not is_there(path)]
     if build and lacking and request.encoder not in ("", *CONVERTED):
-        built_encoder(replace(request, encoder=""), build)
+        ensure_encoder(replace(request, encoder=""), build)
     # where one of two packages is there, the check below names the command for the other
     if build and lacking and (request.files or len(lacking) == len(request.encoders)):
         _build(request, lacking[0], build)
     for path in request.encoders:
-        request.manifest(path)
+        request.load_manifest(path)
     return request.encoders
 
 
-def _build(request: Request, path: Path, build: Build) -> None:
+def _build(request: PackageRequest, path: Path, build: Build) -> None:
     print(f"{path.stem} is not built yet: building it", file=sys.stderr)
-    build(request.options(path))
+    build(request.make_options(path))

@@ -1,7 +1,7 @@
 """The compression methods, each a frozen configuration in one registry. The name here is the name
 on every command line, in every file and report.
 
-    from kokoro_ane.quantize.methods import METHODS, method_named
+    from kokoro_ane.quantize.methods import METHODS, find_method
     METHODS["w8a8"].activations.exponent
 """
 
@@ -42,7 +42,7 @@ class IntegerWeights:
         message = f"block is {self.block}: 8 input channels or more are needed"
         _require(self.block == 0 or self.block >= LEAST_BLOCK, message)
 
-    def block_of(self, channels: int) -> int:
+    def choose_block(self, channels: int) -> int:
         """The block of a layer with that many input channels, at most all of them."""
         sizes = range(min(self.block, channels), LEAST_BLOCK - 1, -1)
         return next((size for size in sizes if channels % size == 0), channels)
@@ -68,7 +68,7 @@ class PaletteWeights:
     def __post_init__(self) -> None:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
 
-    def rows_of(self, outputs: int, width: int, value_bytes: int = 2) -> int:
+    def choose_rows(self, outputs: int, width: int, value_bytes: int = 2) -> int:
         """How many of `outputs` output channels, with `width` weights each, share a table."""
         # 8 bits a byte: of the table's 2^bits values, and of the indices of one row
         fewest = 8 * value_bytes * 2**self.bits / (self.bits * width * TABLE_SHARE)
@@ -198,7 +198,7 @@ class Method:
         """Whether every weight keeps its exact value."""
         return isinstance(self.weights, OwnGrid)
 
-    def weights_of(self, name: str) -> Weights | None:
+    def find_weights(self, name: str) -> Weights | None:
         """The scheme of the layer of that name."""
         return next(
             (weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights
@@ -209,7 +209,7 @@ class Method:
         """Whether channels are balanced before anything is quantized."""
         return self.activations is not None and self.activations.exponent > 0
 
-    def int8_activations(self) -> Activations:
+    def require_activations(self) -> Activations:
         """How inputs become int8. Raises InputError for a method that keeps them in float."""
         if self.activations is None:
             raise InputError(f"method {self.name!r} has no activations to set")
@@ -339,7 +339,7 @@ CONVERTED = ("fp16", "fp32")  # made by the converter; every other level is made
 LEVELS = (*CONVERTED, *(name for name in METHODS if name not in CONVERTED))
 
 
-def method_named(name: str, stage: str = "vocoder") -> Method:
+def find_method(name: str, stage: str = "vocoder") -> Method:
     """The method of that name. Raises InputError with a list for an unknown one."""
     methods = STAGE_METHODS[stage]
     if name not in methods:
@@ -353,12 +353,12 @@ def with_settings(method: Method, settings: list[str]) -> Method:
     """
     if not settings:
         return method
-    activations = method.int8_activations()
-    changes = dict(_parsed(setting) for setting in settings)
+    activations = method.require_activations()
+    changes = dict(_parse_setting(setting) for setting in settings)
     return dataclasses.replace(method, activations=dataclasses.replace(activations, **changes))
 
 
-def _parsed(setting: str) -> tuple[str, Any]:
+def _parse_setting(setting: str) -> tuple[str, Any]:
     key, separator, text = setting.partition("=")
     defaults = dataclasses.asdict(Activations())
     _require(

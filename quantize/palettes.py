@@ -2,9 +2,9 @@
 arXiv 2210.17323). Neither draws a random number.
 
     # weight is close to table[index]
-    table, index = palette(weight, bits=4)
+    table, index = find_palette(weight, bits=4)
     # four rows share a table
-    form = row_palettes(weight, PaletteWeights(4, rows=4))
+    form = find_row_palettes(weight, PaletteWeights(4, rows=4))
     # the layer's product is close to the uncompressed one
     form = Fit(Unfolded.from_layer(layer), moments)(weight, PaletteWeights(4))
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core import Checkpoint, Conv, ConvTranspose
 from kokoro_ane.quantize.methods import PaletteWeights
-from kokoro_ane.quantize.stored_forms import Table
+from kokoro_ane.quantize.stored_forms import Palette
 
 ROUNDS = 60  # of Lloyd's iteration between two moves
 _BINS = 1024  # of the histogram that the first guess is made from
@@ -63,7 +63,7 @@ class Sorted:
         )
         return cls(values, counted, *totals)
 
-    def cells(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def compute_cells(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mass, mean and summed squared error about the mean of each centre's interval. The mean of
         an empty one is the centre.
         """
@@ -76,7 +76,7 @@ class Sorted:
         return masses, means, np.maximum(np.diff(self.squares[edges]) - masses * means**2, 0.0)
 
 
-def palette(
+def find_palette(
     weight: np.ndarray, bits: int, importance: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The table, 2^bits rising values of the weight's type, and the index of the nearest one for
@@ -86,51 +86,51 @@ def palette(
     """
     data = Sorted.from_weight(weight, importance)
     count = 2**bits
-    centres, error = _settled(data, _first_guess(data, count))
+    centres, error = _settle(data, _make_first_guess(data, count))
     # Lloyd's iteration ends in a local optimum. Moving a few centres at once to where the error is
     # leaves it; where that no longer helps, fewer are moved.
     moves = count // 4
     while moves:
-        trial, trial_error = _settled(data, _moved(data, centres, moves))
+        trial, trial_error = _settle(data, _move(data, centres, moves))
         if trial_error < error * (1 - 1e-4):
             centres, error = trial, trial_error
         else:
             moves //= 2
     table = np.sort(centres).astype(weight.dtype)
-    return table, nearest(table, weight)
+    return table, find_nearest(table, weight)
 
 
-def row_palettes(
+def find_row_palettes(
     weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None
-) -> Table:
+) -> Palette:
     """Tables for groups of rows, which are axis 0, and the index of every weight in its group's
     table.
     """
-    groups = len(weight) // how.rows_of(len(weight), weight[0].size, weight.itemsize)
+    groups = len(weight) // how.choose_rows(len(weight), weight[0].size, weight.itemsize)
     importance = np.ones(weight.shape) if importance is None else importance
     parts, counted = np.split(weight, groups), np.split(importance, groups)
-    made = [palette(part, how.bits, some) for part, some in zip(parts, counted, strict=True)]
+    made = [find_palette(part, how.bits, some) for part, some in zip(parts, counted, strict=True)]
     tables = np.stack([table for table, _ in made])
     if not how.int8_entries:
-        return Table(np.concatenate([index for _, index in made]).reshape(weight.shape), tables)
+        return Palette(np.concatenate([index for _, index in made]).reshape(weight.shape), tables)
     peaks = np.abs(tables.astype(np.float64)).max(axis=1, keepdims=True)
     scale = np.where(peaks > 0, peaks / INT8, 1.0).astype(weight.dtype)  # [groups, 1]
     entries = np.rint(tables / scale.astype(np.float64)).astype(np.int8)
     # the nearest of the rounded entries may be another one
     indices = [
-        nearest((row * step).astype(weight.dtype), part)
+        find_nearest((row * step).astype(weight.dtype), part)
         for row, step, part in zip(entries, scale, parts, strict=True)
     ]
-    return Table(np.concatenate(indices).reshape(weight.shape), entries, scale=scale)
+    return Palette(np.concatenate(indices).reshape(weight.shape), entries, scale=scale)
 
 
-def nearest(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def find_nearest(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The index of the nearest value of a rising table for every weight, uint8 and flattened."""
     middle = (table[1:].astype(np.float64) + table[:-1]) / 2
     return np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
 
 
-def _first_guess(data: Sorted, count: int) -> np.ndarray:
+def _make_first_guess(data: Sorted, count: int) -> np.ndarray:
     """Values as dense as the cube root of the weights' density, which gives the least squared error
     when there are many values (Panter and Dite 1951).
     """
@@ -140,21 +140,21 @@ def _first_guess(data: Sorted, count: int) -> np.ndarray:
     return np.interp(quantiles, np.concatenate([[0.0], mass]), edges)
 
 
-def _settled(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
+def _settle(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
     """The centres and their squared error after Lloyd's iteration, which ends when nothing moves or
     after ROUNDS.
     """
     for _ in range(ROUNDS):
-        _, means, _ = data.cells(centres)
+        _, means, _ = data.compute_cells(centres)
         if np.array_equal(means, centres):
             break
         centres = np.sort(means)
-    return centres, float(data.cells(centres)[2].sum())
+    return centres, float(data.compute_cells(centres)[2].sum())
 
 
-def _moved(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
+def _move(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
     """The centres after the `moves` least useful ones were put beside those of the worst cells."""
-    masses, means, errors = data.cells(centres)
+    masses, means, errors = data.compute_cells(centres)
     gaps = np.diff(means)
     # the error that joining two neighbouring cells adds
     merged = masses[1:] * masses[:-1] / np.maximum(masses[1:] + masses[:-1], _TINY) * gaps**2
@@ -194,7 +194,7 @@ class Unfolded:
         """How many columns of x make one output."""
         return -(-self.kernel // self.stride) if self.transposed else self.kernel
 
-    def inputs(self, x: Tensor) -> Tensor:
+    def gather_inputs(self, x: Tensor) -> Tensor:
         """x [1, I, 1, S] -> [n, I taps]: the inputs of n evenly spaced outputs, at most
         MOST_COLUMNS.
         """
@@ -240,7 +240,7 @@ class Unfolded:
 
 
 @torch.no_grad()
-def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
+def round_matrix(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
     """The index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the
     product with inputs of these moments [I, I] changes little.
     """
@@ -277,9 +277,9 @@ class Fit:
     unfolded: Unfolded
     moments: Tensor
 
-    def __call__(self, weight: np.ndarray, how: PaletteWeights) -> Table:
-        """Tables and indices as of row_palettes, fitted to the moments. The rows of a transposed
-        convolution are axis 1.
+    def __call__(self, weight: np.ndarray, how: PaletteWeights) -> Palette:
+        """Tables and indices as of find_row_palettes, fitted to the moments. The rows of a
+        transposed convolution are axis 1.
         """
         unfolded = self.unfolded
         exact = torch.from_numpy(weight.astype(np.float32))
@@ -289,15 +289,15 @@ class Fit:
         rows, importance = (
             array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power)
         )
-        chosen = row_palettes(rows, how, importance)
+        chosen = find_row_palettes(rows, how, importance)
         # [O, 2^bits]
         repeats = len(matrix) // len(chosen.entries)
-        values = chosen.unpacked_entries().repeat_interleave(repeats, dim=0)
-        index = unfolded.weight(rounded(matrix, values, self.moments), exact).to(torch.uint8)
+        values = chosen.unpack_entries().repeat_interleave(repeats, dim=0)
+        index = unfolded.weight(round_matrix(matrix, values, self.moments), exact).to(torch.uint8)
         return chosen.with_index(index, axis=int(unfolded.transposed))
 
 
-def style_moments(checkpoint: Checkpoint) -> Tensor:
+def compute_style_moments(checkpoint: Checkpoint) -> Tensor:
     """The mean of s s^T, [128, 128], over the vocoder's half of every row of every voice."""
     rows = torch.cat(
         [

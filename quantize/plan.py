@@ -1,7 +1,7 @@
 """The vocoder's layers as compression sees them, by their names in the module, and the plan that a
 method or a recipe makes for each.
 
-    layers = vocoder_layers(vocoder)
+    layers = list_vocoder_layers(vocoder)
     plan = plan_for(METHODS["w8a8"], layers, recipe=None)
     plan["decode.0.conv1"].int8_input
 
@@ -35,7 +35,7 @@ COUNTED_FRAMES = 40  # of the utterance that multiply-accumulates are counted in
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerSpec:
     """One convolution, or of the encoder (quantize/encoder_layers.py) any weight. `macs` counts its
     multiply-accumulates in an utterance of COUNTED_FRAMES.
     """
@@ -51,22 +51,22 @@ class Layer:
     half: bool = True  # whether an fp16 package computes with its weights in 16 bits
 
 
-def vocoder_layers(vocoder: Vocoder) -> tuple[Layer, ...]:
+def list_vocoder_layers(vocoder: Vocoder) -> tuple[LayerSpec, ...]:
     """Every convolution of the vocoder in the order of its modules, and the inverse STFT."""
-    macs = _counted_macs(vocoder)
+    macs = _count_macs(vocoder)
     layers = []
     for path, module in vocoder.named_modules():
         is_tail = path.rpartition(".")[2] in TAIL_MODULES
         if not isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
             if is_tail:
-                layers.append(Layer(path, True, 0, 0, 0, macs[path], False, True))
+                layers.append(LayerSpec(path, True, 0, 0, 0, macs[path], False, True))
             continue
         transposed = isinstance(module, nn.ConvTranspose2d)
         shape = module.weight.shape
         channels, outputs = (shape[0], shape[1]) if transposed else (shape[1], shape[0])
         zeros = shape[:3].numel() * getattr(module, "zero_taps", 0)
         layers.append(
-            Layer(
+            LayerSpec(
                 path,
                 transposed,
                 module.weight.numel() + zeros,
@@ -81,7 +81,7 @@ def vocoder_layers(vocoder: Vocoder) -> tuple[Layer, ...]:
 
 
 @torch.no_grad()
-def _counted_macs(vocoder: Vocoder) -> dict[str, int]:
+def _count_macs(vocoder: Vocoder) -> dict[str, int]:
     """Multiply-accumulates of every module, by path."""
     frames = COUNTED_FRAMES
     style_dim = vocoder.encode.norm1.fc.in_channels
@@ -101,7 +101,7 @@ def _counted_macs(vocoder: Vocoder) -> dict[str, int]:
 class LayerPlan:
     """One layer and what becomes of it. `weights` None keeps them in float."""
 
-    layer: Layer
+    layer: LayerSpec
     weights: Weights | None
     int8_input: bool
 
@@ -113,7 +113,7 @@ class LayerPlan:
 
 
 def plan_for(
-    method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None
+    method: Method, layers: tuple[LayerSpec, ...], recipe: Mapping[str, str] | None
 ) -> dict[str, LayerPlan]:
     """The plan of every layer but the fp32 tail's, by name.
 
@@ -124,23 +124,23 @@ def plan_for(
     """
     planned = [layer for layer in layers if not layer.is_tail]
     if not method.by_recipe:
-        return {layer.name: _uniform(method, layer) for layer in planned}
+        return {layer.name: _plan_uniform(method, layer) for layer in planned}
     if recipe is None:
         raise InputError(
             f"method {method.name!r} needs a recipe: `kokoro-ane release --smallest` finds one"
         )
     _require_same({layer.name for layer in planned}, set(recipe))
-    return {layer.name: by_level(layer, recipe[layer.name]) for layer in planned}
+    return {layer.name: plan_by_level(layer, recipe[layer.name]) for layer in planned}
 
 
-def can_be_int8(layer: Layer) -> bool:
+def can_be_int8(layer: LayerSpec) -> bool:
     """Whether a layer can multiply integers. AdaIN affines keep float inputs, and coremltools does
     not compress constants of a few values.
     """
     return not layer.is_style and layer.elements >= FEWEST
 
 
-def can_be_fitted(layer: Layer) -> bool:
+def can_be_fitted(layer: LayerSpec) -> bool:
     """Whether a palette can be fitted to what a layer reads. Depthwise layers read one channel."""
     return layer.channels > 1 and layer.outputs > 1
 
@@ -150,32 +150,32 @@ def is_fitted(weights: Weights | None) -> bool:
     return isinstance(weights, PaletteWeights) and weights.gptq
 
 
-def pays(layer: Layer) -> bool:
+def can_save(layer: LayerSpec) -> bool:
     """Whether compressing a layer's weights saves bytes."""
     return layer.elements > SMALL
 
 
-def planned(layer: Layer, weights: Weights | None, int8_input: bool) -> LayerPlan:
+def plan_layer(layer: LayerSpec, weights: Weights | None, int8_input: bool) -> LayerPlan:
     """The plan of one layer."""
     # a small layer's weights stay in float, but not where integers have to be multiplied
-    if not int8_input and not pays(layer):
+    if not int8_input and not can_save(layer):
         weights = None
     return LayerPlan(layer, weights, int8_input)
 
 
-def _uniform(method: Method, layer: Layer) -> LayerPlan:
+def _plan_uniform(method: Method, layer: LayerSpec) -> LayerPlan:
     int8_input = (
         method.activations is not None
         and can_be_int8(layer)
         and method.activations.takes(layer.name)
     )
-    weights = method.weights_of(layer.name)
+    weights = method.find_weights(layer.name)
     if is_fitted(weights) and not can_be_fitted(layer):
         weights = IntegerWeights()
-    return planned(layer, weights, int8_input)
+    return plan_layer(layer, weights, int8_input)
 
 
-def by_level(layer: Layer, name: str) -> LayerPlan:
+def plan_by_level(layer: LayerSpec, name: str) -> LayerPlan:
     """What a level of SCHEMES makes of a layer. Raises InputError where it cannot be."""
     level = SCHEMES[name]
     if level.int8_input and not can_be_int8(layer):
@@ -188,7 +188,7 @@ def by_level(layer: Layer, name: str) -> LayerPlan:
             f"recipe: {layer.name} reads one channel, no palette can be fitted to that; {name!r}"
             " cannot be"
         )
-    return planned(layer, level.weights, level.int8_input)
+    return plan_layer(layer, level.weights, level.int8_input)
 
 
 def _require_same(vocoder: set[str], recipe: set[str]) -> None:
@@ -203,7 +203,7 @@ def _require_same(vocoder: set[str], recipe: set[str]) -> None:
             )
 
 
-def int8_macs_share(plan: Mapping[str, LayerPlan], layers: tuple[Layer, ...]) -> float:
+def int8_macs_share(plan: Mapping[str, LayerPlan], layers: tuple[LayerSpec, ...]) -> float:
     """The share of multiply-accumulates done on integer weights and integer inputs, those of the
     inverse STFT among the others.
     """

@@ -1,7 +1,7 @@
 """A recipe: the level of every layer of one checkpoint. `release --smallest` finds it, and methods
 `mixed` and `mixed18` follow it.
 
-    recipe = load_recipe(recipe_path(checkpoint, "mixed", Path("build")))
+    recipe = load_recipe(find_recipe(checkpoint, "mixed", Path("build")))
     recipe.require_fits(checkpoint)
 """
 
@@ -31,7 +31,7 @@ FIND = "`kokoro-ane release --smallest` finds one"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class QuantizationRecipe:
     """Responsibilities: 1. the level of each layer; 2. the checkpoint that it was found for; 3. the
     budget that was searched under, and the forecast.
     """
@@ -82,44 +82,48 @@ class Recipe:
         write_json(path, self.as_dict(), OURS)
 
 
-def kept_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
+def locate_kept_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
     """Where a search leaves the recipe for the packages of a build folder."""
     return build / "recipes" / f"{checkpoint.name}-{method}.json"
 
 
-def recipe_path(checkpoint: Checkpoint, method: str, build: Path) -> Path:
+def find_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
     """Where the recipe of a checkpoint for `mixed` or `mixed18` stands by default: in the build
     folder, where a search left it; in the checkpoint's folder as METHOD.json; bundled under its
     name; or kokoro-int8's, for weights of its architecture.
     """
     suffix = "" if method == "mixed" else f"-{method}"
     bundled = RECIPES / f"{checkpoint.name}{suffix}.json"
-    places = [kept_recipe(checkpoint, method, build), checkpoint.folder / f"{method}.json", bundled]
+    places = [
+        locate_kept_recipe(checkpoint, method, build),
+        checkpoint.folder / f"{method}.json",
+        bundled,
+    ]
     if has_kokoros_vocoder(checkpoint.config):
         places.append(RECIPES / f"{KOKORO_INT8}{suffix}.json")
     return next((path for path in places if path.is_file()), bundled)
 
 
-def load_recipe(path: Path) -> Recipe:
+def load_recipe(path: Path) -> QuantizationRecipe:
     """Read a recipe. Raises InputError when it is missing, not JSON, or has other keys."""
     data = read_json(path, f"there is no recipe for this checkpoint; {FIND}")
-    conform(data, Recipe, str(path))
+    conform(data, QuantizationRecipe, str(path))
     if (number := data.get("format")) != FORMAT:
         raise InputError(
             f"{path} is a recipe of format {number}, this version reads {FORMAT}; {FIND}"
         )
-    return Recipe(**data)
+    return QuantizationRecipe(**data)
 
 
-def recipe_for(
+def choose_recipe(
     method: Method, checkpoint: Checkpoint, build: Path, path: Path | None = None
-) -> Recipe | None:
+) -> QuantizationRecipe | None:
     """The recipe that a method needs: the one at `path`, or the default one of the checkpoint and
     the build folder. None for methods that need no recipe. Raises InputError when `path` names one
     for them.
     """
     if method.by_recipe:
-        recipe = load_recipe(path or recipe_path(checkpoint, method.name, build))
+        recipe = load_recipe(path or find_recipe(checkpoint, method.name, build))
         if recipe.needs_ios18 and method.target is None:
             raise InputError(
                 "the recipe has tables for some rows, which needs iOS 18: 'mixed18' builds it,"

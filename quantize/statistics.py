@@ -1,7 +1,7 @@
 """What the vocoder's layers read in sentences of the tuning set: the largest magnitudes of every
 channel, and the second moments that palettes are fitted to.
 
-    read = readings(vocoder, clips, tops=("decode.0.conv1",), moments=("decode.0.conv1",))
+    read = read_activations(vocoder, clips, tops=("decode.0.conv1",), moments=("decode.0.conv1",))
     read["decode.0.conv1"].size()                       # [C], of every channel
     read["decode.0.conv1"].exceeded(1e-5, divisor)      # one number
     read["decode.0.conv1"].moments                      # [I taps, I taps]
@@ -50,7 +50,7 @@ class Tops:
 
 
 @dataclass(eq=False)
-class Reading:
+class ActivationStatistics:
     """What one layer read. `tops` has an entry for each clip in order."""
 
     tops: dict[int, Tops] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Reading:
         upper = self.sums / self.count
         return upper.triu() + upper.triu(1).T
 
-    def add(self, other: "Reading") -> None:
+    def add(self, other: "ActivationStatistics") -> None:
         """Take what another thread read."""
         self.tops |= other.tops
         if other.sums is not None:
@@ -106,14 +106,14 @@ class Reading:
 
 
 @torch.no_grad()
-def readings(
+def read_activations(
     vocoder: Vocoder,
     clips: Sequence[VocoderInputs],
     tops: Collection[str],
     moments: Collection[str] = (),
     first: int | None = None,
     percentile: float = 99.999,
-) -> Mapping[str, Reading]:
+) -> Mapping[str, ActivationStatistics]:
     """What the named convolutions read, by their paths in the vocoder: the largest magnitudes in
     the `first` clips of those in `tops`, and the second moments over all clips of those in
     `moments`. `percentile` is the lowest that `exceeded` is asked for.
@@ -122,20 +122,24 @@ def readings(
     from rich.progress import Progress
 
     eager = EagerVocoder(vocoder)
-    read = [dict[str, Reading]() for _ in range(DEALS)]
-    current: dict[int, tuple[dict[str, Reading], int]] = {}  # by thread: its sums, the clip
+    read = [dict[str, ActivationStatistics]() for _ in range(DEALS)]
+    current: dict[
+        int, tuple[dict[str, ActivationStatistics], int]
+    ] = {}  # by thread: its sums, the clip
     ended = Event()
 
-    def note(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def record_inputs(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         sums, clip = current[get_ident()]
-        reading = sums.setdefault(place.path, Reading())
+        reading = sums.setdefault(place.path, ActivationStatistics())
         x = inputs[0] if place.alpha is None else inputs[0] / place.alpha.view(1, -1, 1, 1)
         if place.path in tops and (first is None or clip < first):
-            reading.tops[clip] = tops_of(x, 1 - percentile / 100)
+            reading.tops[clip] = find_tops(x, 1 - percentile / 100)
         if place.path in moments:
-            reading.add_columns(Unfolded.from_layer(vocoder.get_submodule(place.path)).inputs(x))
+            reading.add_columns(
+                Unfolded.from_layer(vocoder.get_submodule(place.path)).gather_inputs(x)
+            )
 
-    def deal(number: int) -> None:
+    def render_share(number: int) -> None:
         for clip in range(number, len(clips), DEALS):
             if ended.is_set():
                 return
@@ -147,28 +151,28 @@ def readings(
     for name, place in find_places(eager).items():
         if place.path not in named:
             continue
-        eager.get_submodule(name).register_forward_pre_hook(partial(note, place))
+        eager.get_submodule(name).register_forward_pre_hook(partial(record_inputs, place))
     console = Console(file=sys.stderr)
     with Progress(console=console, transient=True) as shown:
         task = shown.add_task("tuning sentences", total=len(clips))
         try:
-            on_threads(deal, range(DEALS))
+            run_on_threads(render_share, range(DEALS))
         finally:
             ended.set()  # interrupted: a thread reads its clip to the end, and no other
     joined = read[0]
     for other in read[1:]:
         for path, reading in other.items():
-            joined.setdefault(path, Reading()).add(reading)
+            joined.setdefault(path, ActivationStatistics()).add(reading)
     for reading in joined.values():
         reading.tops = dict(sorted(reading.tops.items()))
     return joined
 
 
-def on_threads(work: Callable[[Job], Made], jobs: Iterable[Job]) -> list[Made]:
+def run_on_threads(work: Callable[[Job], Made], jobs: Iterable[Job]) -> list[Made]:
     """What `work` makes of each job, in their order, by DEALS threads."""
     pool = ThreadPoolExecutor(DEALS)
     try:
-        with one_thread_each():
+        with use_one_thread_each():
             return list(pool.map(work, jobs))
     finally:
         # `with` would wait for the jobs in work, minutes, before an interrupted command may end
@@ -176,7 +180,7 @@ def on_threads(work: Callable[[Job], Made], jobs: Iterable[Job]) -> list[Made]:
 
 
 @contextmanager
-def one_thread_each() -> Iterator[None]:
+def use_one_thread_each() -> Iterator[None]:
     """PyTorch's own threads would change the last bits of sums."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -186,7 +190,7 @@ def one_thread_each() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def tops_of(x: Tensor, beyond: float) -> Tops:
+def find_tops(x: Tensor, beyond: float) -> Tops:
     """The magnitudes of x [1, C, 1, S] that `size` and `exceeded` can ask for."""
     columns = x[0, :, 0].abs()  # [C, S]
     channels, length = columns.shape

@@ -24,7 +24,7 @@ from torch.nn.utils import parametrize
 from kokoro_ane.core import InputError
 
 
-def _rounded_to(weight: Tensor, half: bool) -> Tensor:
+def _round_to(weight: Tensor, half: bool) -> Tensor:
     """The weight in float32 as a package that stores halves unpacks it."""
     return weight.half().float() if half else weight
 
@@ -40,7 +40,7 @@ def integers(values: Tensor, scale: Tensor, bits: int, half: bool, label: str) -
     scale = scale.float()
     for axis, count in enumerate(scale.shape):
         scale = scale.repeat_interleave(values.shape[axis] // count, axis)
-    return _rounded_to(values.float() * scale, half)
+    return _round_to(values.float() * scale, half)
 
 
 integers.register_fake(lambda values, *_: values.new_empty(values.shape, dtype=torch.float32))
@@ -48,10 +48,10 @@ integers.register_fake(lambda values, *_: values.new_empty(values.shape, dtype=t
 
 def convert_integers(context: Any, node: Any) -> None:
     """Before iOS 18 an affine dequantization along one axis, from then on blocks along any."""
-    mb, (values, scale, bits, _, label) = _arguments(context, node)
+    mb, (values, scale, bits, _, label) = _read_arguments(context, node)
     scale = scale.astype(np.float32)  # the converter's pass makes halves of it, as of every weight
     if _from_ios18():
-        values = values.astype(_integer_type(f"int{bits}"))
+        values = values.astype(_find_integer_type(f"int{bits}"))
         unpacked = mb.constexpr_blockwise_shift_scale(data=values, scale=scale, name=label)
     else:
         if sum(size > 1 for size in scale.shape) > 1:
@@ -66,7 +66,7 @@ def convert_integers(context: Any, node: Any) -> None:
     context.add(unpacked, node.name)
 
 
-def integers_in_onnx(g: Any, values: Any, scale: Any, bits: Any, half: Any, label: Any) -> Any:
+def convert_to_onnx(g: Any, values: Any, scale: Any, bits: Any, half: Any, label: Any) -> Any:
     """DequantizeLinear along the one axis that has several scales."""
     sizes = scale.type().sizes()
     axis = max(range(len(sizes)), key=sizes.__getitem__)
@@ -91,14 +91,14 @@ def table(
     one table for each group of rows of `axis`: floats, or int8 with a scale [groups, 1].
     """
     rows = index.movedim(axis, 0).reshape(len(entries), -1)
-    weight = torch.gather(unpacked_entries(entries, scale, half), 1, rows.long())
+    weight = torch.gather(unpack_entries(entries, scale, half), 1, rows.long())
     return weight.reshape(index.movedim(axis, 0).shape).movedim(0, axis).contiguous()
 
 
-def unpacked_entries(entries: Tensor, scale: Tensor | None, half: bool) -> Tensor:
+def unpack_entries(entries: Tensor, scale: Tensor | None, half: bool) -> Tensor:
     """The tables [groups, 2^bits] in float32."""
     values = entries.float() if scale is None else entries.float() * scale.float()
-    return _rounded_to(values, half)
+    return _round_to(values, half)
 
 
 table.register_fake(lambda index, *_: index.new_empty(index.shape, dtype=torch.float32))
@@ -106,7 +106,7 @@ table.register_fake(lambda index, *_: index.new_empty(index.shape, dtype=torch.f
 
 def convert_table(context: Any, node: Any) -> None:
     """Before iOS 18 one table and packed indices, from then on a table for each group."""
-    mb, (index, entries, scale, axis, _, label) = _arguments(context, node)
+    mb, (index, entries, scale, axis, _, label) = _read_arguments(context, node)
     groups, count = entries.shape
     bits = count.bit_length() - 1
     if not _from_ios18():
@@ -132,7 +132,7 @@ def convert_table(context: Any, node: Any) -> None:
                 name=f"{label}_table",
             )
         unpacked = mb.constexpr_lut_to_dense(
-            indices=index.astype(_integer_type(f"uint{bits}")), lut=lut, name=label
+            indices=index.astype(_find_integer_type(f"uint{bits}")), lut=lut, name=label
         )
     context.add(unpacked, node.name)
 
@@ -153,7 +153,7 @@ rounded.register_fake(lambda x, *_: x.new_empty(x.shape))
 
 def convert_rounded(context: Any, node: Any) -> None:
     """A `quantize`, of each channel where there are several steps, and a `dequantize`."""
-    mb, (x, step, scale) = _arguments(context, node)
+    mb, (x, step, scale) = _read_arguments(context, node)
     steps = step.astype(np.float32)
     worth = scale.astype(np.float32).reshape(())
     how = {"scale": steps, "axis": np.int32(1)} if steps.size > 1 else {"scale": steps.reshape(())}
@@ -185,7 +185,7 @@ def convert_ordered_lstm(context: Any, node: Any) -> None:
     """One `lstm`. nn.LSTM's own converter joins and sorts weights, behind which they are stored
     constants no more.
     """
-    mb, (x, forward, backward) = _arguments(context, node)
+    mb, (x, forward, backward) = _read_arguments(context, node)
     names = ("weight_ih", "weight_hh", "bias")
     weights = dict(zip(names, forward, strict=True))
     weights |= {f"{name}_back": value for name, value in zip(names, backward, strict=True)}
@@ -238,10 +238,10 @@ def register_with_onnx(opset: int) -> None:
     """
     from torch.onnx import register_custom_op_symbolic
 
-    register_custom_op_symbolic("kokoro_ane::integers", integers_in_onnx, opset)
+    register_custom_op_symbolic("kokoro_ane::integers", convert_to_onnx, opset)
 
 
-def _arguments(context: Any, node: Any) -> tuple[Any, list[Any]]:
+def _read_arguments(context: Any, node: Any) -> tuple[Any, list[Any]]:
     """coremltools' builder, and an operator's arguments: values of constants, None for an absent
     one.
     """
@@ -262,7 +262,7 @@ def _from_ios18() -> bool:
     return bool(is_current_opset_version_compatible_with(target.iOS18))
 
 
-def _integer_type(name: str) -> Any:
+def _find_integer_type(name: str) -> Any:
     from coremltools.converters.mil.mil import types
 
     return types.nptype_from_builtin(types.string_to_builtin(name))
@@ -308,7 +308,7 @@ class StoredWeight(Converted):
         """Called by `parametrize`: nothing is left of the weight that stood there."""
         return weight.new_empty(0)
 
-    def times(self, factor: float) -> Self:
+    def scale_by(self, factor: float) -> Self:
         """A form with the same integers whose weight is `factor` times this one's."""
         form = copy.deepcopy(self)
         part = "entries" if self.scale is None else "scale"
@@ -317,7 +317,7 @@ class StoredWeight(Converted):
         setattr(form, part, (values.double() * factor).to(values.dtype))
         return form
 
-    def array(self) -> np.ndarray:
+    def to_array(self) -> np.ndarray:
         """The weight as a package unpacks it, in the type that the package computes in."""
         with torch.no_grad():
             weight = self().numpy()
@@ -344,7 +344,7 @@ class Integers(StoredWeight):
         return integers(self.values, self.scale, self.bits, self.half_stored, self.label)
 
 
-class Table(StoredWeight):
+class Palette(StoredWeight):
     """w = entries[group][index]. `index` is uint8 in the weight's shape, `entries` [groups, 2^bits]
     floats, or int8 with a `scale` [groups, 1]; a group is as many rows of `axis` as share a table.
     """
@@ -369,9 +369,9 @@ class Table(StoredWeight):
     def forward(self, _: Tensor | None = None) -> Tensor:
         return table(self.index, self.entries, self.scale, self.axis, self.half_stored, self.label)
 
-    def unpacked_entries(self) -> Tensor:
+    def unpack_entries(self) -> Tensor:
         """The tables' values [groups, 2^bits] in float32."""
-        return unpacked_entries(self.entries, self.scale, self.half_stored)
+        return unpack_entries(self.entries, self.scale, self.half_stored)
 
     def with_index(self, index: Tensor, axis: int) -> Self:
         """The same tables with other indices."""
@@ -398,7 +398,7 @@ class RoundedInput(Converted):
         return rounded(x, self.step, self.scale)
 
 
-class Rows(nn.Module):
+class LSTMWeight(nn.Module):
     """One of a layer's weights [4 H, I] or biases [4 H], with a name of its own."""
 
     weight: Tensor
@@ -422,7 +422,7 @@ class OrderedLSTM(Converted):
         ):
             parts = zip(self.NAMES, (inward, onward, bias + other), strict=True)
             for name, part in parts:
-                setattr(self, name + end, Rows(output_and_cell_swapped(part.detach())))
+                setattr(self, name + end, LSTMWeight(output_and_cell_swapped(part.detach())))
 
     def forward(self, x: Tensor) -> Tensor:
         forward, backward = (

@@ -1,7 +1,7 @@
 """A level in the streaming layouts: the integers of the vocoder's layers in the three functions'
 modules, and predicted statistics that are corrected for what rounding shifts.
 
-    stage = streaming_stage(stage, level)
+    stage = make_streaming_stage(stage, level)
 
 Rounded weights move the means of what every norm reads, in every sentence alike (p6 of real Kokoro:
 by 0.026 deviations, which differ by 0.007 from sentence to sentence). Norms that measure follow,
@@ -15,10 +15,10 @@ import numpy as np
 from torch import Tensor
 
 from kokoro_ane.core import DECODER, UTTERANCE
-from kokoro_ane.quantize.fits import rows_of
-from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.plan import Layer
-from kokoro_ane.quantize.statistics import one_thread_each
+from kokoro_ane.quantize.fits import quantize_rows
+from kokoro_ane.quantize.level import CompressionLevel
+from kokoro_ane.quantize.plan import LayerSpec
+from kokoro_ane.quantize.statistics import use_one_thread_each
 from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.speech import calibration_inputs
 from kokoro_ane.vocoder import Residuals, StreamingStage, Vocoder
@@ -36,22 +36,22 @@ ROWS_LEVEL = "w8"  # what PRODUCTS are as a level
 SHIFT_CLIPS = 12
 
 
-def streaming_stage(stage: StreamingStage, level: Level) -> StreamingStage:
+def make_streaming_stage(stage: StreamingStage, level: CompressionLevel) -> StreamingStage:
     """The stage with the level's integers in its modules."""
-    shift = statistics_shift(stage, with_integers(stage, level))
+    shift = measure_statistics_shift(stage, with_integers(stage, level))
     return with_integers(replace(stage, shift=shift), level)
 
 
-def with_integers(stage: StreamingStage, level: Level) -> StreamingStage:
+def with_integers(stage: StreamingStage, level: CompressionLevel) -> StreamingStage:
     """The same without a correction of what is predicted."""
     # a vocoder of its own, which its modules share: a level is attached once. With `apart` Snake's
     # 1 / alpha stays out of the weights, so that they are the vocoder's.
-    rounded = replace(stage, balanced=level.prepared(stage.vocoder), apart=True)
+    rounded = replace(stage, balanced=level.prepare(stage.vocoder), apart=True)
     attach_level(rounded, level)
     return rounded
 
 
-def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> None:
+def attach_level(stage: StreamingStage, level: CompressionLevel, inputs: bool = True) -> None:
     """Give every layer of the stage's modules what the vocoder's layer with the same weights has;
     without `inputs` none is rounded, and layers that read integers are left out.
     """
@@ -64,16 +64,16 @@ def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> No
             path = f"generator.{name}".removesuffix(".conv")
             of_level = path in level.forms or path in level.ranges
             if of_level and isinstance(getattr(layer, "weight", None), Tensor):
-                level.attach(layer, path, parts_of_a_mean(stage.vocoder, path))
+                level.attach(layer, path, count_parts_of_mean(stage.vocoder, path))
     for name in PRODUCTS:
         layer = decoder.get_submodule(name)
-        store(layer, rows_of(layer, f"{name.replace('.', '_')}_weight"))
+        store(layer, quantize_rows(layer, f"{name.replace('.', '_')}_weight"))
     for path in sorted({*level.forms, *level.ranges}):
         if not path.startswith("generator."):
             level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)
 
 
-def is_always_rows(layer: Layer) -> bool:
+def is_always_rows(layer: LayerSpec) -> bool:
     """Whether a vocoder's layer stands in one of PRODUCTS, whatever its level: the generator's
     affines are one product with the style.
     """
@@ -81,7 +81,7 @@ def is_always_rows(layer: Layer) -> bool:
     return affine or layer.name == PACKED_SOURCE
 
 
-def products_saved(stage: StreamingStage) -> int:
+def count_saved_by_products(stage: StreamingStage) -> int:
     """The bytes that int8 rows save on PRODUCTS, against fp16: a byte a weight less a scale a
     row.
     """
@@ -91,7 +91,7 @@ def products_saved(stage: StreamingStage) -> int:
     )
 
 
-def parts_of_a_mean(vocoder: Vocoder, path: str) -> float:
+def count_parts_of_mean(vocoder: Vocoder, path: str) -> float:
     """What a layer's weights are multiplied by where the mean over parallel blocks before it is
     left a sum: all upsamplers but the first.
     """
@@ -99,12 +99,12 @@ def parts_of_a_mean(vocoder: Vocoder, path: str) -> float:
     return 1 / vocoder.generator.blocks_per_stage if later else 1.0
 
 
-def statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> np.ndarray:
+def measure_statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> np.ndarray:
     """How far rounding moves what the second stage's norms measure from what is predicted for them:
     means, then log variances, [2R], the mean over SHIFT_CLIPS sentences of the tuning set.
     """
     clips = list(calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
-    with one_thread_each():
+    with use_one_thread_each():
         before, after = (
             np.mean([residuals(clip) for clip in clips], axis=0)
             for residuals in (Residuals(stage.modules) for stage in (plain, rounded))

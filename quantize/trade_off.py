@@ -1,9 +1,9 @@
 """From what each layer loses at each level to a choice for every layer under a size: the trade-off
 between distance and bytes.
 
-    curve = trade_off(options(layers, curvature, levels, weights))
-    point = first_within(curve, most_bytes)
-    recipe = recipe_of(point, checkpoint)
+    curve = compute_trade_off(list_options(layers, curvature, levels, weights))
+    point = find_first_within(curve, most_bytes)
+    recipe = make_recipe(point, checkpoint)
 
 Squared distances of layers add up, because their errors are small and independent. Each step along
 the curve is the cheapest one left, taken from each layer's lower convex hull. So a point is the
@@ -17,8 +17,8 @@ from kokoro_ane.core import Checkpoint, InputError
 from kokoro_ane.quantize.curvature import Curvature, can_take
 from kokoro_ane.quantize.locator import HALF
 from kokoro_ane.quantize.methods import SCHEMES, IntegerWeights, PaletteWeights
-from kokoro_ane.quantize.plan import Layer
-from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.plan import LayerSpec
+from kokoro_ane.quantize.recipe import QuantizationRecipe
 
 FP16_BYTES = 2
 
@@ -44,8 +44,8 @@ class Point:
     levels: Mapping[str, str]
 
 
-def options(
-    layers: Mapping[str, Layer],
+def list_options(
+    layers: Mapping[str, LayerSpec],
     curvature: Curvature,
     levels: Sequence[str],
     weights: Mapping[str, float],
@@ -57,11 +57,11 @@ def options(
         for level in levels:
             if can_take(layer, level):
                 distance = curvature.distance({name: level}, weights)
-                choices.append(Option(name, level, distance, saved_bytes(layer, level)))
+                choices.append(Option(name, level, distance, count_saved_bytes(layer, level)))
     return choices
 
 
-def trade_off(options: Sequence[Option]) -> list[Point]:
+def compute_trade_off(options: Sequence[Option]) -> list[Point]:
     """The curve from fp16 in every layer to the most that the options save, the best steps
     first.
     """
@@ -69,7 +69,8 @@ def trade_off(options: Sequence[Option]) -> list[Point]:
     for option in options:
         by_layer.setdefault(option.layer, []).append(option)
     steps = sorted(
-        (step for layer in by_layer.values() for step in _hull(layer)), key=lambda step: step[0]
+        (step for layer in by_layer.values() for step in _find_hull(layer)),
+        key=lambda step: step[0],
     )
     levels = dict.fromkeys(by_layer, HALF)
     points = [Point(0.0, 0.0, dict(levels))]
@@ -81,7 +82,7 @@ def trade_off(options: Sequence[Option]) -> list[Point]:
     return points
 
 
-def first_within(curve: Sequence[Point], whole_bytes: float, most_bytes: float) -> Point:
+def find_first_within(curve: Sequence[Point], whole_bytes: float, most_bytes: float) -> Point:
     """The first point of at most that size, of a package that has `whole_bytes` in fp16. Raises
     InputError with how far the curve goes.
     """
@@ -94,9 +95,9 @@ def first_within(curve: Sequence[Point], whole_bytes: float, most_bytes: float) 
     )
 
 
-def recipe_of(point: Point, checkpoint: Checkpoint, size_bytes: float) -> Recipe:
+def make_recipe(point: Point, checkpoint: Checkpoint, size_bytes: float) -> QuantizationRecipe:
     """The recipe that a point is; `size_bytes`: what the package is forecast to have."""
-    return Recipe(
+    return QuantizationRecipe(
         checkpoint.name,
         checkpoint.sha256,
         budget={"bytes": round(size_bytes)},
@@ -105,7 +106,7 @@ def recipe_of(point: Point, checkpoint: Checkpoint, size_bytes: float) -> Recipe
     )
 
 
-def saved_bytes(layer: Layer, level: str) -> float:
+def count_saved_bytes(layer: LayerSpec, level: str) -> float:
     """The bytes that a level saves on a layer's weights. Example: 4,096 weights at 2 bytes, 64
     output channels: w8 saves 4,096 - 128 bytes.
     """
@@ -113,14 +114,14 @@ def saved_bytes(layer: Layer, level: str) -> float:
     if isinstance(weights, IntegerWeights):
         beside = layer.outputs
     elif isinstance(weights, PaletteWeights):
-        rows = weights.rows_of(layer.outputs, layer.elements // layer.outputs)
+        rows = weights.choose_rows(layer.outputs, layer.elements // layer.outputs)
         beside = 2**weights.bits * (layer.outputs // rows)
     else:
         return 0.0
     return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * beside
 
 
-def _hull(layer: Sequence[Option]) -> list[tuple[float, Option, Option]]:
+def _find_hull(layer: Sequence[Option]) -> list[tuple[float, Option, Option]]:
     """The steps from fp16 along the lower convex hull, (price, from, to), with rising prices; a
     price is the distance for a saved byte.
     """

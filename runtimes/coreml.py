@@ -18,7 +18,7 @@ import torch
 
 from kokoro_ane.core import scratch, units_for
 from kokoro_ane.encoder import EncoderBackend, EncoderPackage, join_programs
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.runtimes.opened import OpenedChain
 from kokoro_ane.vocoder import StreamingPackage, VocoderPackage, open_package
 from mlprogram import BY_NAME, Program, TensorSpec, chip
@@ -83,11 +83,11 @@ class CoreMLProgram:
         return {name: torch.from_numpy(np.asarray(outputs[name])) for name in self.outputs}
 
 
-def open_chain(request: Request) -> OpenedChain:
+def open_chain(request: PackageRequest) -> OpenedChain:
     """See runtimes.registry. The encoder runs on the compute units of its manifest, the vocoder on
     the Neural Engine where that can take it.
     """
-    return open_manifests(*request.paths())
+    return open_manifests(*request.check_paths())
 
 
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> OpenedChain:

@@ -1,7 +1,7 @@
 """The packages, executed by mlprogram on any machine. Where only the vocoder's is built (`make
 vocoder`), PyTorch encodes.
 
-opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
+opened = open_chain(PackageRequest(checkpoint, Path("build"), method="w8a8"))
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from typing import Any
 
 from kokoro_ane.core import G2P_NAME, Manifest, described
 from kokoro_ane.encoder import EncoderBackend
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, OpenedChain
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME
 from kokoro_ane.vocoder import open_package
@@ -20,16 +20,16 @@ from mlprogram import Program
 open_vocoder = open_package
 
 
-def open_chain(request: Request) -> OpenedChain:
+def open_chain(request: PackageRequest) -> OpenedChain:
     """See runtimes.registry. Where no encoder stands beside the vocoder, PyTorch encodes, and
     `made_of` says so.
     """
     # both are opened, or the InputError names what is missing
     if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
-        return open_manifests(*request.paths())
+        return open_manifests(*request.check_paths())
     from kokoro_ane.encoder import load_torch_encoder
 
-    vocoder = open_package(request.manifest(request.vocoder).path)
+    vocoder = open_package(request.load_manifest(request.vocoder).path)
     opened = OpenedChain.from_parts(load_torch_encoder(request.checkpoint), vocoder, ())
     return replace(opened, made_of=opened.made_of | {ENCODER_BY_PYTORCH: request.checkpoint.sha256})
 

@@ -2,7 +2,7 @@
 together. No PyTorch is imported here.
 
     onnx = FileRuntime(onnx_file)
-    opened = onnx.open_chain(Request(checkpoint, Path("build"), method="fp32"))
+    opened = onnx.open_chain(PackageRequest(checkpoint, Path("build"), method="fp32"))
     # [600F]
     samples = onnx.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)
 """
@@ -24,7 +24,7 @@ from kokoro_ane.core import (
     described,
 )
 from kokoro_ane.encoder import AlignmentLimits, EncoderBackend, join_programs
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.runtimes.opened import OpenedChain
 from kokoro_ane.runtimes.portable import PortableProgram
 from kokoro_ane.vocoder import HarmonicSource, StreamingPackage, VocoderInputs, pack
@@ -87,15 +87,15 @@ class FileRuntime:
 
     module: ModuleType
 
-    def paths(self, request: Request) -> tuple[tuple[Path, ...], Path]:
+    def paths(self, request: PackageRequest) -> tuple[tuple[Path, ...], Path]:
         """Manifests of the encoder's functions and of the vocoder. InputError: not built, of
         another checkpoint, for another version.
         """
         for path in (*request.encoders, request.vocoder):
-            self.check(request.manifest(path), request)
+            self.check(request.load_manifest(path), request)
         return request.encoders, request.vocoder
 
-    def check(self, manifest: Manifest, request: Request) -> None:
+    def check(self, manifest: Manifest, request: PackageRequest) -> None:
         """InputError for a file that was changed, or made for another version of what reads it."""
         if manifest.target != self.module.TARGET:
             raise InputError(
@@ -139,6 +139,6 @@ class FileRuntime:
         program = self.module.open_file(manifest.package_path, manifest.inputs, manifest.outputs)
         return FileBackend(program, manifest)
 
-    def open_chain(self, request: Request) -> OpenedChain:
+    def open_chain(self, request: PackageRequest) -> OpenedChain:
         """See runtimes.registry: three files, opened."""
         return self.open_manifests(*self.paths(request))

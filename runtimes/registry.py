@@ -1,7 +1,7 @@
 """The runtimes by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch and
 TVM. One module each.
 
-    request = Request(checkpoint, Path("build"), method="w8a8")
+    request = PackageRequest(checkpoint, Path("build"), method="w8a8")
     opened = open_runtime("mlprogram", request)
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
 
@@ -18,12 +18,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core import LAYOUT_FLAGS, LAYOUTS, PADDED, STREAMING, InputError, require_installed
-from kokoro_ane.quantize import CONVERTED, LEVELS, METHODS, Method, default_layout, method_named
+from kokoro_ane.quantize import CONVERTED, LEVELS, METHODS, Method, default_layout, find_method
 from kokoro_ane.runtimes.opened import OpenedChain
 
 if TYPE_CHECKING:
     from kokoro_ane.core import Manifest
-    from kokoro_ane.quantize import Build, Request
+    from kokoro_ane.quantize import Build, PackageRequest
 
 
 PACKAGE, DEFAULT_RUNTIME = ".mlpackage", "mlprogram"
@@ -143,7 +143,7 @@ def choose_runtime_for(package: str) -> str:
     )
 
 
-def resolve(name: str, request: "Request") -> "Request":
+def resolve(name: str, request: "PackageRequest") -> "PackageRequest":
     """The request for a runtime: its first level and the default layout where the request has none,
     and the runtime's own files where it does not run packages. InputError as check_names.
     """
@@ -157,7 +157,7 @@ def resolve(name: str, request: "Request") -> "Request":
     )
 
 
-def open_runtime(name: str, request: "Request") -> OpenedChain:
+def open_runtime(name: str, request: "PackageRequest") -> OpenedChain:
     """Open encoder and vocoder. Raises InputError: unknown name, not this machine, not installed,
     no such package, packages of another checkpoint.
     """
@@ -166,21 +166,23 @@ def open_runtime(name: str, request: "Request") -> OpenedChain:
     return module_of(name).open_chain(request)
 
 
-def find_files(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
+def find_files(name: str, request: "PackageRequest") -> tuple[tuple[Path, ...], Path]:
     """The manifests of the encoder and of the vocoder that a runtime opens. InputError as
     open_runtime, and for a runtime that opens no files.
     """
     request = resolve(name, request)
     if not RUNTIMES[name].files:
         raise InputError(f"--runtime {name} has no files: it reads the checkpoint")
-    return module_of(name).paths(request) if request.files else request.paths()
+    return module_of(name).paths(request) if request.files else request.check_paths()
 
 
-def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[Method, Manifest]":
+def judged_manifest(
+    runtime: str, request: "PackageRequest", build: "Build"
+) -> "tuple[Method, Manifest]":
     """The method and the vocoder's manifest of a runtime's level, built where it is missing. Raises
     InputError and CheckFailed as quantize.locator.built.
     """
-    from kokoro_ane.quantize import built
+    from kokoro_ane.quantize import ensure_vocoder
 
     request = resolve(runtime, request)
     level = request.method
@@ -192,23 +194,23 @@ def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[
     method = (
         (METHODS.get(level) or Method(level, f"{level}, as exported", None))
         if request.files
-        else method_named(level)
+        else find_method(level)
     )
-    manifest = built(request, build)
+    manifest = ensure_vocoder(request, build)
     if request.files:
         module_of(runtime).check(manifest, request)
     return method, manifest
 
 
-def build_missing(runtime: str, request: "Request", build: "Build") -> None:
+def build_missing(runtime: str, request: "PackageRequest", build: "Build") -> None:
     """Build encoder and vocoder of a resolved request where they are missing. fp32 packages are a
     reference, which is not built on the way. Raises as judged_manifest.
     """
-    from kokoro_ane.quantize import built, built_encoder
+    from kokoro_ane.quantize import ensure_encoder, ensure_vocoder
 
     if request.files or (RUNTIMES[runtime].is_for_packages and request.method in METHODS):
-        built_encoder(request, build)
-        built(request, build)
+        ensure_encoder(request, build)
+        ensure_vocoder(request, build)
 
 
 def check_runtime(

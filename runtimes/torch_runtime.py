@@ -1,7 +1,7 @@
 """The chain in PyTorch at exact length: the encoder as it is exported, the vocoder in the layout
 made for a processor (vocoder/eager.py).
 
-    opened = open_chain(Request(checkpoint, Path("build")))
+    opened = open_chain(PackageRequest(checkpoint, Path("build")))
     # of the streaming layout: all but the generator's second stage at once, that window by window
     for samples in opened.vocoder.render_pieces(features, style, statistics, frames): play(samples)
 """
@@ -27,7 +27,7 @@ from kokoro_ane.core import (
     require_shape,
 )
 from kokoro_ane.encoder import load_torch_encoder
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.runtimes.opened import ENCODER_BY_PYTORCH, OpenedChain
 from kokoro_ane.vocoder import (
     MEASURED,
@@ -175,7 +175,7 @@ class StreamingBackend:
             ]
 
 
-def open_chain(request: Request) -> OpenedChain:
+def open_chain(request: PackageRequest) -> OpenedChain:
     """The two models of the checkpoint: runtimes.registry."""
     checkpoint = request.checkpoint
     made_of = {ENCODER_BY_PYTORCH: request.checkpoint.sha256}

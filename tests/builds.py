@@ -25,10 +25,10 @@ from kokoro_ane.core.manifest import tool_versions
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import make_vocoder_stage
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.methods import METHODS, Activations
-from kokoro_ane.quantize.plan import vocoder_layers
-from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.plan import list_vocoder_layers
+from kokoro_ane.quantize.recipe import QuantizationRecipe
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_g2p.network import LetterToSound, save_weights
@@ -193,14 +193,14 @@ def quick(name):
 
 # every level in turn; AdaIN affines and the pitch and energy filters w8
 def recipe_of(checkpoint):
-    layers = vocoder_layers(Vocoder.from_checkpoint(checkpoint))
+    layers = list_vocoder_layers(Vocoder.from_checkpoint(checkpoint))
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
     levels = {
         x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5]
         for i, x in enumerate(layers)
         if not x.is_tail
     }
-    return Recipe(
+    return QuantizationRecipe(
         checkpoint.name,
         checkpoint.sha256,
         {"int8_macs": 0.2},
@@ -233,7 +233,7 @@ def copied(built, tmp_path):
 
 
 def manifest_of(built, method):  # the verified manifest
-    return Request(*built, method, PADDED).verified()
+    return PackageRequest(*built, method, PADDED).load_verified()
 
 
 def program_of(built, method):  # the package, loaded

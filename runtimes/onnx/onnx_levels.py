@@ -38,15 +38,15 @@ from kokoro_ane.core import (
     tool_versions,
 )
 from kokoro_ane.quantize import (
+    CompressionLevel,
     Integers,
     IntegerWeights,
-    Level,
     Method,
-    Request,
+    PackageRequest,
     StoredWeight,
     attach_level,
-    level_for,
-    rows_of,
+    load_or_make_level,
+    quantize_rows,
     store,
 )
 from kokoro_ane.runtimes.exported import export_network, replace_norms
@@ -80,7 +80,9 @@ from kokoro_ane.vocoder import (
 )
 
 
-def make_integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingStage:
+def make_integer_functions(
+    stage: OnnxStreamingStage, level: CompressionLevel
+) -> OnnxStreamingStage:
     """The streaming layout's functions with the level's integers; convolutions with int8 inputs are
     products of integers.
     """
@@ -97,14 +99,14 @@ def make_integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStrea
     return stage
 
 
-def make_integer_conv(conv: Conv, level: Level, place: Place) -> IntegerConv:
+def make_integer_conv(conv: Conv, level: CompressionLevel, place: Place) -> IntegerConv:
     """A convolution with the level's integers and range."""
     form = level.forms[place.path]
     assert isinstance(form, Integers)  # build_file takes levels of integers only
-    return IntegerConv(conv, form, level.range_of(place.path), place)
+    return IntegerConv(conv, form, level.get_range(place.path), place)
 
 
-def use_integers(prepared: Vocoder, level: Level) -> EagerVocoder:
+def use_integers(prepared: Vocoder, level: CompressionLevel) -> EagerVocoder:
     """The prepared vocoder's eager network with the level's integers; convolutions with int8 inputs
     are products of integers.
     """
@@ -135,7 +137,7 @@ class Divided(StoredWeight):
         return weight
 
 
-def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
+def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: CompressionLevel) -> None:
     """Give the layers of `eager`, which was made from `vocoder`, the level's forms. Those with int8
     inputs are left to the caller.
     """
@@ -143,21 +145,21 @@ def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None
         form = level.forms.get(place.path)
         if form is None or place.path in level.ranges:
             continue
-        form = form.times(place.outer)
+        form = form.scale_by(place.outer)
         alpha = place.alpha
         if alpha is not None and bool((alpha == alpha[0]).all()):
-            form = form.times(1 / float(alpha[0]))
+            form = form.scale_by(1 / float(alpha[0]))
             alpha = None
         store(eager.get_submodule(name), form if alpha is None else Divided(form, alpha))
     _attach_styles(eager, vocoder, level)
 
 
-def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
+def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: CompressionLevel) -> None:
     """The one product of all styles: the affines' rows, times what Snake multiplies."""
     rows: list[Integers] = []
     factors: list[Tensor] = []
     for norm, path in _list_norms(eager):
-        form = level.forms.get(f"{path}.fc") or rows_of(vocoder.get_submodule(f"{path}.fc"))
+        form = level.forms.get(f"{path}.fc") or quantize_rows(vocoder.get_submodule(f"{path}.fc"))
         assert isinstance(form, Integers)  # this runtime has levels of integers only
         rows.append(form)
         factors.append(norm.scale)
@@ -195,8 +197,8 @@ def build_file(
             " (docs/speaking.md#onnx-runtime)"
         )
     check_names(NAME, method.name, layout)
-    request = Request(checkpoint, build, PRECISION, layout, files=NAME)
-    parent = request.manifest(request.vocoder)
+    request = PackageRequest(checkpoint, build, PRECISION, layout, files=NAME)
+    parent = request.load_manifest(request.vocoder)
     path = replace(request, method=method.name).vocoder
     parent.verify()
     # functions that belong together are a folder
@@ -205,7 +207,7 @@ def build_file(
         aside,
         described,
     ):
-        level = level_for(method, checkpoint, build)
+        level = load_or_make_level(method, checkpoint, build)
         write_level(level, checkpoint, layout, aside)
         figure = check_snr(method, checkpoint, parent, aside)
         child = replace(
@@ -221,9 +223,9 @@ def build_file(
     return parent, replace(child, path=path)
 
 
-def write_level(level: Level, checkpoint: Checkpoint, layout: str, path: Path) -> None:
+def write_level(level: CompressionLevel, checkpoint: Checkpoint, layout: str, path: Path) -> None:
     """Export the level's file; in the streaming layout a folder of functions."""
-    prepared = level.prepared(Vocoder.from_checkpoint(checkpoint))
+    prepared = level.prepare(Vocoder.from_checkpoint(checkpoint))
     if layout in STREAMED:
         stage = make_integer_functions(
             OnnxStreamingStage.from_checkpoint(checkpoint, prepared), level

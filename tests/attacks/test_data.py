@@ -28,7 +28,7 @@ from kokoro_ane.pipeline.assembly import read_assembly
 from kokoro_ane.pipeline.decision_file import decision_for
 from kokoro_ane.pipeline.model_card import write_model_card
 from kokoro_ane.pipeline.vector_files import load_index
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_g2p.__main__ import main as g2p
 from kokoro_g2p.neural import WEIGHTS as BUNDLED
@@ -337,7 +337,7 @@ def test_a_manifest_of_another_method(tiny_build, tiny_checkpoint, tmp_path):
     name = "KokoroVocoder-tiny-padded"
     shutil.copy2(build / f"{name}-fp16.json", build / f"{name}-w8.json")
     with refused("says method 'padded-fp16', expected 'padded-w8'"):
-        Request(tiny_checkpoint, build, "w8", "padded").verified()
+        PackageRequest(tiny_checkpoint, build, "w8", "padded").load_verified()
 
 
 @pytest.fixture

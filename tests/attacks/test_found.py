@@ -224,12 +224,12 @@ def main(argv):
 
 
 THREADS = """
-from kokoro_ane.quantize.statistics import on_threads
+from kokoro_ane.quantize.statistics import run_on_threads
 def work(number):   # calibration: minutes for each half of the sentences
     number or send(sys.argv[1])
     time.sleep(60)
 def main(argv):
-    on_threads(work, range(3))
+    run_on_threads(work, range(3))
     print("it went on")
 """
 SWALLOWED_LONG_BEFORE = """

@@ -50,7 +50,7 @@ MADE = """
 WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of this harness
 # What takes long: the command has gone to work.
 LONG = """
-    core.builder.convert quantize.compress.level_of quantize.candidates.Candidates.measured
+    core.builder.convert quantize.compress.make_level quantize.candidates.Candidates.measure
     runtimes.onnx.onnx_levels.write_level pipeline.intermediates.run_upstream
     eval.execution.Workers.measure speech.speech.check_speech
     pipeline.bundle_files.write_text_tables core.kokoro_int8.cache._decode

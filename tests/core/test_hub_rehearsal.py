@@ -18,7 +18,7 @@ import torch
 from kokoro_ane.core.checkpoint import PARTS, Checkpoint
 from kokoro_ane.core.kokoro_int8.shaken import write_shaken
 from kokoro_ane.quantize.methods import METHODS
-from kokoro_ane.quantize.recipe import recipe_for
+from kokoro_ane.quantize.recipe import choose_recipe
 from tests.commands import ran
 from tests.core.test_checkpoint import WEIGHTS, Hub
 
@@ -88,5 +88,5 @@ def test_the_hubs_weights_have_the_default_layout_and_every_voice(repository, tm
 @needs_kokoro
 def test_a_level_by_recipe_follows_the_architectures(repository):
     checkpoint = Checkpoint.from_folder(repository)
-    recipe = recipe_for(METHODS["mixed18"], checkpoint)
+    recipe = choose_recipe(METHODS["mixed18"], checkpoint)
     recipe.require_fits(checkpoint)

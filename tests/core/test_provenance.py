@@ -38,7 +38,7 @@ from kokoro_ane.core.hub import HUB_REPOSITORY, HUB_REVISION, read_released
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.core.manifest import ITEMS, Manifest, copy_package
 from kokoro_ane.core.voices import read_pack
-from kokoro_ane.eval.reference import judged_clips
+from kokoro_ane.eval.reference import list_judged_clips
 from kokoro_ane.eval.store import MEASURING
 from kokoro_ane.speech import speech, spoken_lines
 from kokoro_ane.speech.corpus import SETTLING, letters, require_disjoint, speech_lines
@@ -316,14 +316,14 @@ class TestOwnSpeech:
         """The judge refuses a tuning set with a judged text."""
         shared = spoken_lines(demo, JUDGED)
         monkeypatch.setattr("kokoro_ane.eval.reference.spoken_lines", lambda *_: shared)
-        refused("tune on other text", judged_clips, demo)
+        refused("tune on other text", list_judged_clips, demo)
 
     def test_the_bundled_sets_pass(self, demo):
         require_disjoint(
             own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)]
         )
-        assert len(judged_clips(demo, count=5)) == 5
-        both = judged_clips(demo, BOTH)
+        assert len(list_judged_clips(demo, count=5)) == 5
+        both = list_judged_clips(demo, BOTH)
         assert [clip.id for clip in both] == [
             clip.id for name in (JUDGED, SECOND) for clip in own_speech(demo, name)
         ]

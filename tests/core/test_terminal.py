@@ -28,9 +28,9 @@ from kokoro_ane.core.commands import (
     parse,
 )
 from kokoro_ane.eval import terminal
-from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import judgement_of
-from kokoro_ane.eval.terminal import meaning_of, print_judgement, print_release
+from kokoro_ane.eval.gates import select_gates
+from kokoro_ane.eval.judge import judge_results
+from kokoro_ane.eval.terminal import explain_exit, print_judgement, print_release
 from tests.commands import ROOT, table, tracked
 from tests.eval.release_build import clips, level, made_up
 
@@ -168,7 +168,7 @@ def lines_on(file):
 
 def judged(name, damage):
     """A level of kokoro-int8, judged on clips that lie so many limits from perfect."""
-    judgement = judgement_of(gates_for(name), clips(damage))
+    judgement = judge_results(select_gates(name), clips(damage))
     why = "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"
     made = {"package_bytes": 54_700_000, "precision": "declared", "features": "PyTorch fp32"}
     made |= {"packages": [f"KokoroVocoder-kokoro-int8-{name}.mlpackage"], "set": "judged"}
@@ -188,7 +188,7 @@ def test_a_judgement_fits_on_a_screen(name, damage, monkeypatch):
     """With the exit line and the prompt: the verdict first, then what is nearest to a limit."""
     file, one = screen(monkeypatch), judged(name, damage)
     print_judgement(one, Path(f"build/quality/KokoroVocoder-kokoro-int8-{name}.json"))
-    print(f"exit {exit_of(one['verdict'])}: {meaning_of(one)}")
+    print(f"exit {exit_of(one['verdict'])}: {explain_exit(one)}")
     shown = file.getvalue()
     assert shown.startswith(f"{one['verdict']}  {name}, clips: 24\n")
     assert lines_on(file) < ROWS

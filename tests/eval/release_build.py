@@ -12,9 +12,9 @@ import pytest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import ClipResult
-from kokoro_ane.eval.facts import facts_of
-from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import judgement_of
+from kokoro_ane.eval.facts import read_facts
+from kokoro_ane.eval.gates import select_gates
+from kokoro_ane.eval.judge import judge_results
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
 from kokoro_ane.eval.renditions import Natural, VocoderComparison
@@ -48,7 +48,7 @@ def unmeasured(patch):
         return ClipResult(clip.id, clip.voice, 5.0, clip.text, PERFECT, PERFECT)
 
     patch.setattr(execution, "judge_clip", judge_clip)
-    patch.setattr(VocoderComparison, "natural", lambda *_: Natural(dict(PERFECT)))
+    patch.setattr(VocoderComparison, "get_natural", lambda *_: Natural(dict(PERFECT)))
     return clip_ids
 
 
@@ -64,10 +64,10 @@ def measured(monkeypatch, facts):
     def remembered(manifest):
         sha256 = manifest.package_sha256
         if sha256 not in facts:
-            facts[sha256] = facts_of(manifest)
+            facts[sha256] = read_facts(manifest)
         return facts[sha256]
 
-    monkeypatch.setattr("kokoro_ane.eval.levels.facts_of", remembered)
+    monkeypatch.setattr("kokoro_ane.eval.levels.read_facts", remembered)
     return unmeasured(monkeypatch)
 
 
@@ -87,7 +87,7 @@ def clips(damage, count=24):
     """
     drawn, made = np.random.default_rng(int(damage * 1000)), []
     scales = {
-        gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in gates_for("w8")
+        gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in select_gates("w8")
     }
     for number in range(count):
         spread = 1 + 0.1 * drawn.standard_normal(2)
@@ -106,7 +106,7 @@ def _moved(name, by):
 
 
 def level(name, damage):
-    method, judgement = METHODS[name], judgement_of(gates_for(name), clips(damage))
+    method, judgement = METHODS[name], judge_results(select_gates(name), clips(damage))
     placed = {"engine_low": 0.81, "engine_high": 0.99}
     return judgement.record() | {
         "method": name,

@@ -13,7 +13,7 @@ from kokoro_ane.core.contract import DEFAULT_BUCKETS, TUNING
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, encode_phonemes
 from kokoro_ane.encoder.functions import Encoder, make_torch_functions
-from kokoro_ane.eval import Reader, execution
+from kokoro_ane.eval import ClipReader, execution
 from kokoro_ane.eval import reference as reference_module
 from kokoro_ane.eval.execution import ClipBench, Execution
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
@@ -22,10 +22,10 @@ from kokoro_ane.eval.renditions import (
     EncoderSubject,
     ProductSubject,
     VocoderSubject,
-    fitted,
+    fit_clip,
 )
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.quantize.locator import HALF, Request, built_encoder
+from kokoro_ane.quantize.locator import HALF, PackageRequest, ensure_encoder
 from kokoro_ane.speech.corpus import within
 from kokoro_ane.speech.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -59,12 +59,12 @@ def test_every_seed_has_the_features_of_its_own(reference):
             alone = vocoder_inputs(
                 checkpoint, reference.vocoder, text_encoder(checkpoint), clip, seed
             )
-            assert same(reference.inputs(clip, other_seed), alone)
-            vowel, pitch_hz = reference.vowel_inputs(clip, other_seed)
-            by_itself = Reference(checkpoint, seed).vowel_inputs(clip)
+            assert same(reference.compute_inputs(clip, other_seed), alone)
+            vowel, pitch_hz = reference.compute_vowel_inputs(clip, other_seed)
+            by_itself = Reference(checkpoint, seed).compute_vowel_inputs(clip)
             assert same(vowel, by_itself[0])
             assert pitch_hz == by_itself[1]
-    assert not same(reference.inputs(clip, 1), reference.inputs(clip, 2))
+    assert not same(reference.compute_inputs(clip, 1), reference.compute_inputs(clip, 2))
 
 
 def test_a_clip_is_encoded_once(reference, monkeypatch):
@@ -77,10 +77,10 @@ def test_a_clip_is_encoded_once(reference, monkeypatch):
 
     monkeypatch.setattr(reference_module, "vocoder_inputs", counted)
     phrase = phrase_of(heldout()[2])
-    reference.renders_for(phrase)
-    reference.inputs(phrase)
+    reference.get_renders(phrase)
+    reference.compute_inputs(phrase)
     assert encoded == [phrase.id]
-    reference.inputs(replace(phrase, voice="rms"))
+    reference.compute_inputs(replace(phrase, voice="rms"))
     assert len(encoded) == 2
 
 
@@ -99,21 +99,23 @@ class InPyTorch:
 def bench(reference, monkeypatch):
     """A bench whose packages are the fp32 model."""
     monkeypatch.setattr("kokoro_ane.encoder.EncoderPackage", InPyTorch)
-    monkeypatch.setattr(execution, "opened", lambda *_: SimpleNamespace(render=None, predictor=""))
+    monkeypatch.setattr(
+        execution, "open_executable", lambda *_: SimpleNamespace(render=None, predictor="")
+    )
     return ClipBench(reference)
 
 
 def test_features_are_the_encoder_s(reference, bench, tuning):
     clip = tuning[0]
-    expected = reference.inputs(clip)
-    reader = bench.subject(VOCODER_FILE, Execution("declared", ENCODER_FILES)).reader
+    expected = reference.compute_inputs(clip)
+    reader = bench.open_subject(VOCODER_FILE, Execution("declared", ENCODER_FILES)).reader
     nothing = np.zeros_like(clip.f0_hz)  # of the clip's own is taken
-    _, inputs = reader.inputs(replace(clip, f0_hz=nothing, energy=nothing))
+    _, inputs = reader.compute_inputs(replace(clip, f0_hz=nothing, energy=nothing))
     for name in ("asr", "f0_hz", "energy", "style", "spectrum"):
         assert torch.allclose(getattr(inputs, name), getattr(expected, name), atol=1e-3), name
     # the encoder finds the durations
     slow = replace(clip, speed=clip.speed / 2)
-    assert reader.inputs(slow)[1].frames > expected.frames
+    assert reader.compute_inputs(slow)[1].frames > expected.frames
 
 
 def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference, tuning):
@@ -131,23 +133,23 @@ def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference, tu
     assert first.durations[-1] == clip.durations[-1]
     assert len(first.f0_hz) == len(first.energy) == 2 * first.frames
     assert np.array_equal(first.f0_hz[:40], clip.f0_hz[:40])
-    assert reference.inputs(first).frames == first.frames
+    assert reference.compute_inputs(first).frames == first.frames
     refused("no word of it fits 3 frames", within, clip, 3)
 
 
 def test_a_product_s_clip_is_cut_to_what_the_encoder_says_it_in(reference, tuning):
     """What an encoder makes of a cut text is longer than the cut."""
-    clip, reader = tuning[-1], Reader(reference)
+    clip, reader = tuning[-1], ClipReader(reference)
 
     def said(part):
-        return int(reader.encoded(part).durations.sum())
+        return int(reader.encode_prosody(part).durations.sum())
 
     cuts = [within(clip, clip.frames - 1)]
     while len(cuts) < 6:
         cuts.append(within(clip, cuts[-1].frames - 1))
     longer = next(cut for cut in cuts if said(cut) > cut.frames + 2)
     bucket = int(longer.frames / PRODUCT_SHARE) + 1
-    judged = fitted(clip, PRODUCT, bucket, reference)
+    judged = fit_clip(clip, PRODUCT, bucket, reference)
     assert judged.frames <= PRODUCT_SHARE * bucket
     # what it is compared with is what the fp32 encoder makes of the cut text
     assert judged.frames == said(judged)
@@ -157,9 +159,9 @@ def test_every_stage_has_its_subject(bench):
     kinds = {VOCODER: VocoderSubject, ENCODER: EncoderSubject, PRODUCT: ProductSubject}
     for stage, kind in kinds.items():
         executed = Execution("declared", ENCODER_FILES, stage)
-        assert type(bench.subject(VOCODER_FILE, executed)) is kind
+        assert type(bench.open_subject(VOCODER_FILE, executed)) is kind
     # features of PyTorch have no reader
-    assert bench.subject(VOCODER_FILE, Execution("declared")).reader is None
+    assert bench.open_subject(VOCODER_FILE, Execution("declared")).reader is None
 
 
 def test_figures_are_kept_by_the_package_s_hash(monkeypatch):
@@ -177,5 +179,5 @@ def test_figures_are_kept_by_the_package_s_hash(monkeypatch):
 
 
 def test_an_encoder_that_is_not_built_names_the_command(reference, tmp_path):
-    request = Request(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE))
-    refused("does not exist: run `kokoro-ane build encoder", built_encoder, request, None)
+    request = PackageRequest(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE))
+    refused("does not exist: run `kokoro-ane build encoder", ensure_encoder, request, None)

@@ -14,7 +14,7 @@ import pytest
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.eval import cluster as cluster_module
-from kokoro_ane.eval.cluster import Cluster, archive, packed, versions
+from kokoro_ane.eval.cluster import Cluster, build_archive, list_versions, pack_call
 from kokoro_ane.eval.execution import Execution, Workers
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import main as release
@@ -85,7 +85,7 @@ def checkpoint():
 
 @pytest.fixture(scope="module")
 def level(checkpoint, tmp_path_factory):
-    return LevelFile.for_level(LEVEL, checkpoint, tmp_path_factory.mktemp("build"), ENCODER)
+    return LevelFile.open(LEVEL, checkpoint, tmp_path_factory.mktemp("build"), ENCODER)
 
 
 @pytest.fixture(scope="module")
@@ -175,10 +175,10 @@ def test_a_worker_that_is_unlike_is_refused_by_name(
     address, other = processes.address, r"worker tcp://\S+ has sources \w{12}, not \w{12}"
     with at(address, checkpoint) as workers:
         monkeypatch.setattr(cluster_module, "MEASURING", ("core",))
-        versions.cache_clear()
+        list_versions.cache_clear()
         refused(other, measured, workers, level, clips)
     monkeypatch.undo()
-    versions.cache_clear()
+    list_versions.cache_clear()
     for worker in processes.workers:
         worker.kill()
     processes.add(threads=3)
@@ -201,9 +201,9 @@ def test_what_a_call_names_by_a_path_is_sent(tmp_path):
     voice.parent.mkdir(parents=True)
     voice.write_bytes(b"voice")
     names = {"folder": tmp_path / "folder", "voice": voice, "nothing": tmp_path / "missing"}
-    data, paths = packed(names)
+    data, paths = pack_call(names)
     assert paths == {tmp_path / "folder", tmp_path / "missing"}
-    with tarfile.open(fileobj=io.BytesIO(archive(paths))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(build_archive(paths))) as tar:
         tar.extractall(tmp_path / "worker", filter="data")
     reader = pickle.Unpickler(io.BytesIO(data))
     reader.persistent_load = lambda path: tmp_path / "worker" / path[1:]

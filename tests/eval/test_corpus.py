@@ -9,8 +9,8 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.execution import ClipBench, ClipResult, Execution
 from kokoro_ane.eval.gates import COMMON
-from kokoro_ane.eval.judge import groups_of
-from kokoro_ane.eval.levels import in_order
+from kokoro_ane.eval.judge import list_groups
+from kokoro_ane.eval.levels import order_clips
 from kokoro_ane.eval.quality import QualityOptions, judge_level
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.speech import own_corpus
@@ -48,7 +48,7 @@ def test_a_line_is_a_voice_a_speed_and_a_text(read):
     assert ferry.phonemes.startswith("ði ˈOld fˈɛɹi")
     assert ferry.frames > 2 * rain.frames > 0
     # the longer one first, of which a worker works for longer
-    assert in_order([rain, ferry, ferry])[0] is ferry
+    assert order_clips([rain, ferry, ferry])[0] is ferry
 
 
 def test_figures_stay_a_line_s_own_when_lines_move(read):
@@ -101,15 +101,15 @@ def test_a_line_is_spoken_when_its_turn_comes_and_then_forgotten(checkpoint, rea
     heard = []
 
     def judge(_comparison, _subject, clip):
-        heard.append(bench.reference.renders_for(clip).clip)
+        heard.append(bench.reference.get_renders(clip).clip)
         return ClipResult(clip.id, clip.voice, clip.frames / 40, clip.text, {}, {})
 
     monkeypatch.setattr(execution, "judge_clip", judge)
-    monkeypatch.setattr(ClipBench, "subject", lambda *_: None)
+    monkeypatch.setattr(ClipBench, "open_subject", lambda *_: None)
     bench = ClipBench(Reference(checkpoint, 0))
     (line,) = read(f"{HEAD}slt\t2\tRain came in July.\n")
     for longest in (1200, 40):
-        result, _ = bench.measured(line, Path("x.json"), Execution("declared"), longest)
+        result, _ = bench.measure_clip(line, Path("x.json"), Execution("declared"), longest)
         assert result.id == line.id
         assert not bench.reference._renders
     whole, cut = heard
@@ -128,7 +128,7 @@ def test_figures_by_voice_and_by_length():
         for place, (clip, seconds) in enumerate(zip(figures(0.3), lengths, strict=False))
     ]
     bad = results[-1].figures | {"level_db": -0.6, "pesq": 2.0}
-    rows = groups_of(COMMON, [*results[:-1], replace(results[-1], figures=bad)])
+    rows = list_groups(COMMON, [*results[:-1], replace(results[-1], figures=bad)])
     assert [(row["by"], row["name"], row["clips"], row["broken"]) for row in rows] == [
         ("voice", "a", 3, 0),
         ("voice", "b", 3, 1),
@@ -142,6 +142,6 @@ def test_figures_by_voice_and_by_length():
     good = results[-2].figures["pesq"]
     assert rows[-1]["summary"]["pesq"]["mean"] == pytest.approx((2.0 + good) / 2)
     # a clip without sound is counted, and has no figures
-    (silent, _) = groups_of(COMMON, [replace(results[0], figures={}, defect="is silent")])
+    (silent, _) = list_groups(COMMON, [replace(results[0], figures={}, defect="is silent")])
     assert silent["broken"] == 1
     assert silent["summary"] == {}

@@ -14,8 +14,8 @@ import pytest
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval import gates, judge, renditions
 from kokoro_ane.eval.execution import ClipResult, judge_clip
-from kokoro_ane.eval.gates import COMMON, FEWEST_CLIPS, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, decide, interval
+from kokoro_ane.eval.gates import COMMON, FEWEST_CLIPS, select_gates
+from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, decide, estimate_interval
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import Rendition, VocoderComparison, VocoderSubject
@@ -37,7 +37,7 @@ PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 FLOOR = PERFECT | dict.fromkeys((*PROSODY, *DURATIONS), 0.1)
 FLOOR |= {"pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "speaker_distance": 0.2}
 FLOOR |= {"words_changed": 1.0}
-GATES = {name: gates_for(name) for name in METHODS}
+GATES = {name: select_gates(name) for name in METHODS}
 GATES |= {"encoder": gates.ENCODER_GATES, "product": gates.PRODUCT_GATES}
 # Of the methods w8 has what all have, and fp16 a few of its own.
 ROWS = [(name, gate) for name in ("w8", "fp16", "encoder", "product") for gate in GATES[name]]
@@ -110,7 +110,7 @@ def spoken(count, voice="one", seconds=3.0, **figures):
 
 
 def judged(*groups):
-    return judge.judgement_of(COMMON, [clip for group in groups for clip in group])
+    return judge.judge_results(COMMON, [clip for group in groups for clip in group])
 
 
 @pytest.mark.parametrize("seconds, expected", [(9.0, REJECT), (3.0, SHIP)])
@@ -158,8 +158,8 @@ def test_limits_are_tightened_by_seeds_and_never_loosened():
     for mcd_db, expected in ((1.2, SHIP), (1.4, REJECT)):  # 1.3 variations
         assert decide(GATES["product"], clips(mcd_db=mcd_db), spread).verdict == expected
     floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
-    assert judge.statistic("local_level_db", MEAN, floors) == 1.0
-    assert judge.statistic("local_level_db", WORST, floors) == 4.0
+    assert judge.compute_statistic("local_level_db", MEAN, floors) == 1.0
+    assert judge.compute_statistic("local_level_db", WORST, floors) == 4.0
 
 
 def test_what_is_missing_or_too_near_does_not_ship():
@@ -193,10 +193,12 @@ def test_clips_are_resampled_with_their_limits():
     assert checks["mcd_db mean"].state == judge.HOLDS
     assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
     values = [1.0, 2.0, 4.0, 8.0] * 6
-    assert interval(values) == interval(values) != interval(values, seed=1)
-    low, high = interval(values)
+    assert (
+        estimate_interval(values) == estimate_interval(values) != estimate_interval(values, seed=1)
+    )
+    low, high = estimate_interval(values)
     assert low < sum(values) / len(values) < high
-    assert interval([3.0] * 5) == (3.0, 3.0)
+    assert estimate_interval([3.0] * 5) == (3.0, 3.0)
 
 
 def test_every_gate_is_a_limit_that_can_hold():
@@ -241,7 +243,7 @@ def trials(reference, phrase):
 @pytest.fixture(scope="module")
 def untouched(reference, phrase):
     """Ten frames, and what the vocoder makes of them before any control."""
-    inputs = cut_excerpt(reference.inputs(phrase), start=30, frames=10)
+    inputs = cut_excerpt(reference.compute_inputs(phrase), start=30, frames=10)
     return inputs, render_reference(reference.vocoder, inputs)
 
 
@@ -257,9 +259,11 @@ def test_a_delay_is_one_by_the_same_features(samples, reference, phrase):
     """An encoder package computes another F0, which turns phases: only what the vocoder adds to
     that is its delay.
     """
-    inputs = reference.inputs(phrase)
-    clock = reference.clock(reference.with_noise(replace(inputs, f0_hz=1.001 * inputs.f0_hz), 0))
-    rendition = Rendition(delayed(clock, samples), reference.renders_for(phrase).vowel, clock)
+    inputs = reference.compute_inputs(phrase)
+    clock = reference.render_clock(
+        reference.with_noise(replace(inputs, f0_hz=1.001 * inputs.f0_hz), 0)
+    )
+    rendition = Rendition(delayed(clock, samples), reference.get_renders(phrase).vowel, clock)
     subject = SimpleNamespace(render=lambda _: rendition)
     result = judge_clip(VocoderComparison(reference, ("lag_samples",)), subject, phrase)
     assert result.figures["lag_samples"] == samples
@@ -295,7 +299,9 @@ def test_what_may_name_a_harmless_change_does(phrases):
 
 # gates that reject everything prove nothing
 def test_an_inaudible_error_ships(reference, phrase):
-    subject = VocoderSubject(reference, lambda inputs: white_noise(reference.clock(inputs), 75))
+    subject = VocoderSubject(
+        reference, lambda inputs: white_noise(reference.render_clock(inputs), 75)
+    )
     result = judge_clip(VocoderComparison(reference), subject, phrase)
     repeated = [result.figures] * FEWEST_CLIPS
     assert decide(COMMON, repeated, [result.variation] * FEWEST_CLIPS).verdict == SHIP
@@ -304,11 +310,11 @@ def test_an_inaudible_error_ships(reference, phrase):
 class Loud(Reference):
     """The demo voice with source noise eight times as loud, in every seed."""
 
-    def inputs(self, utterance, other_seed=0):
-        return self.louder(super().inputs(utterance, other_seed), other_seed)
+    def compute_inputs(self, utterance, other_seed=0):
+        return self.louder(super().compute_inputs(utterance, other_seed), other_seed)
 
-    def vowel_inputs(self, utterance, other_seed=0):
-        inputs, pitch_hz = super().vowel_inputs(utterance, other_seed)
+    def compute_vowel_inputs(self, utterance, other_seed=0):
+        inputs, pitch_hz = super().compute_vowel_inputs(utterance, other_seed)
         return self.louder(inputs, other_seed), pitch_hz
 
     def louder(self, inputs, other_seed):
@@ -354,7 +360,7 @@ def test_a_noisier_voice_itself_passes(noisy_voice):
 
 
 def test_output_of_another_length_is_no_audio(reference, phrase):
-    subject = VocoderSubject(reference, lambda inputs: reference.clock(inputs)[:-5])
+    subject = VocoderSubject(reference, lambda inputs: reference.render_clock(inputs)[:-5])
     result = judge_clip(VocoderComparison(reference, ("level_db",)), subject, phrase)
     assert "samples, the reference" in result.defect
 
@@ -362,10 +368,10 @@ def test_output_of_another_length_is_no_audio(reference, phrase):
 def test_renders_are_kept_whole(reference, phrase, tmp_path):
     """Reference and vowel come back from the file as they went in; other seeds are rendered."""
     made, fresh = (
-        reference.renders_for(phrase),
-        Reference(reference.checkpoint, 0, tmp_path).renders_for(phrase),
+        reference.get_renders(phrase),
+        Reference(reference.checkpoint, 0, tmp_path).get_renders(phrase),
     )
-    again = Reference(reference.checkpoint, 0, tmp_path).renders_for(phrase)
+    again = Reference(reference.checkpoint, 0, tmp_path).get_renders(phrase)
     assert len(again.baseline.other_seeds) == 3
     assert not np.array_equal(again.baseline.other_seeds[0], again.baseline.other_seeds[1])
     for render in (fresh, again):
@@ -374,7 +380,7 @@ def test_renders_are_kept_whole(reference, phrase, tmp_path):
         assert render.pitch_hz == made.pitch_hz
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
     again, made = (
-        VocoderComparison(each, only).natural(phrase).figures
+        VocoderComparison(each, only).get_natural(phrase).figures
         for each in (Reference(reference.checkpoint, 0, tmp_path), reference)
     )
     assert again == made

@@ -26,16 +26,16 @@ from kokoro_ane.eval.natural import (
     MEASURED,
     STORED,
     Variations,
-    agree,
-    counted,
-    figures_item,
-    figures_of,
-    packed,
-    unpacked,
-    variation_key,
+    compute_variation_key,
+    decode_figures,
+    describe_origins,
+    encode_figures,
+    is_same_rendition,
+    pack_items,
+    unpack_items,
     write_stored,
 )
-from kokoro_ane.eval.reference import Reference, judged_clips
+from kokoro_ane.eval.reference import Reference, list_judged_clips
 from kokoro_ane.eval.renditions import COMPARISONS, VocoderComparison, VocoderSubject
 from kokoro_ane.eval.subjects import ENCODER, STAGES, VOCODER
 from kokoro_ane.eval.variation import main
@@ -45,7 +45,7 @@ from tests.demo_voice import DEMO_VOICE, heldout
 from tests.signals import phrase_of
 
 PROBE = np.linspace(0, 1, 8, dtype=np.float32)
-ITEM = {"probe": PROBE} | figures_item({"pesq": 4.5, "pesq worst": 0.1 + 0.2})
+ITEM = {"probe": PROBE} | encode_figures({"pesq": 4.5, "pesq worst": 0.1 + 0.2})
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def test_an_item_comes_back_to_the_last_bit(demo, stored):
     variations = Variations.for_checkpoint(demo, 0, stored)
     item, origin = variations.find(VOCODER, "judged-00", PROBE)
     assert origin == STORED
-    assert figures_of(item) == {"pesq": 4.5, "pesq worst": 0.1 + 0.2}
+    assert decode_figures(item) == {"pesq": 4.5, "pesq worst": 0.1 + 0.2}
     assert "is stored (vocoder 1 clips)" in variations.line
-    assert counted({origin: 46, MEASURED: 2}).endswith("48 clips: 2 measured, 46 stored")
+    assert describe_origins({origin: 46, MEASURED: 2}).endswith("48 clips: 2 measured, 46 stored")
     assert set(variations.provenance) == {"file", "sha256"}
     assert variations.find(VOCODER, "judged-00", 1.01 * PROBE) is None
     assert variations.find(VOCODER, "judged-01", PROBE) is None
@@ -90,7 +90,7 @@ def test_fields_of_all_clips_stand_together():
         for kind in STAGES
         for number in range(3)
     }
-    again = unpacked(packed(items))
+    again = unpack_items(pack_items(items))
     assert again.keys() == items.keys()
     for key, item in items.items():
         for field, array in item.items():
@@ -137,15 +137,15 @@ def test_the_key_holds_the_statements_of_the_metrics_and_not_their_place(
     demo, stored, tmp_path, monkeypatch
 ):
     """Other files, imports, comments and docstrings of files compute the same, a limit does not."""
-    before = variation_key(demo, 0)
+    before = compute_variation_key(demo, 0)
     for number, path in enumerate(natural.METRICS_CODE.glob("*.py")):
         text = path.read_text(encoding="utf-8").replace("kokoro_ane.eval.metrics", "judge.sound")
         moved = tmp_path / f"moved_{number}.py"
         moved.write_text(f'"""Another one."""\nimport os  # too\n{text}', encoding="utf-8")
     monkeypatch.setattr(natural, "METRICS_CODE", tmp_path)
-    assert variation_key(demo, 0) == before
+    assert compute_variation_key(demo, 0) == before
     moved.write_text("ALLOWED_CENTS = 49.0", encoding="utf-8")
-    assert variation_key(demo, 0)["metrics"] != before["metrics"]
+    assert compute_variation_key(demo, 0)["metrics"] != before["metrics"]
     assert Variations.for_checkpoint(demo, 0, stored).file is None
 
 
@@ -154,7 +154,7 @@ def phrase():
 
 
 def rendered(reference):
-    return reference.renders_for(phrase())
+    return reference.get_renders(phrase())
 
 
 def test_another_render_is_another_clip(demo, monkeypatch):
@@ -165,11 +165,11 @@ def test_another_render_is_another_clip(demo, monkeypatch):
     torch.manual_seed(0)
     for weight in shaken.vocoder.parameters():
         weight.data += weight.detach().abs().max() / 127 * (torch.rand_like(weight) - 0.5)
-    assert not agree(rendered(Reference(demo, 1)).probe, probe)
-    assert not agree(rendered(shaken).probe, probe)
+    assert not is_same_rendition(rendered(Reference(demo, 1)).probe, probe)
+    assert not is_same_rendition(rendered(shaken).probe, probe)
     monkeypatch.setattr(decoder, "STAGE_SLOPE", 1.1 * decoder.STAGE_SLOPE)
-    assert not agree(rendered(Reference(demo, 0)).probe, probe)
-    assert not agree(probe, probe[:-1])
+    assert not is_same_rendition(rendered(Reference(demo, 0)).probe, probe)
+    assert not is_same_rendition(probe, probe[:-1])
 
 
 RENDER = """
@@ -193,7 +193,7 @@ def test_another_processor_renders_the_same_clip(kernels, instructions, demo, mo
     here = rendered(Reference(demo, 0))
     samples, probe = here.reference.tobytes(), here.probe
     assert there[: len(samples)] != samples
-    assert agree(np.frombuffer(there[len(samples) :], probe.dtype), probe)
+    assert is_same_rendition(np.frombuffer(there[len(samples) :], probe.dtype), probe)
 
 
 def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monkeypatch, capsys):
@@ -205,7 +205,7 @@ def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monke
         VOCODER, "judged-00", PROBE
     )
     assert origin == CACHED
-    assert figures_of(item) == figures_of(ITEM)
+    assert decode_figures(item) == decode_figures(ITEM)
     # the key holds the texts of the judged sets only
     assert variations.find(VOCODER, "tuning-00", PROBE) is None
     (path,) = (tmp_path / "cache").rglob("judged-00.npz")
@@ -215,7 +215,7 @@ def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monke
 
 
 def noisy(reference, inputs):
-    return reference.clock(reference.with_noise(inputs, 7))
+    return reference.render_clock(reference.with_noise(inputs, 7))
 
 
 @pytest.mark.slow
@@ -236,7 +236,7 @@ def test_stored_gives_the_figures_that_measuring_gives(demo, tmp_path):
 def test_what_the_repository_holds_is_of_this_code():
     """Else every verdict takes three times as long: `kokoro-ane variation --write` measures it."""
     index = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
-    code = variation_key(open_checkpoint(str(DEMO_VOICE)), 0)
+    code = compute_variation_key(open_checkpoint(str(DEMO_VOICE)), 0)
     for entry in index["stored"]:
         for part in ("texts", "seed", "metrics", "listeners"):
             assert entry["key"][part] == code[part], part
@@ -252,22 +252,22 @@ def test_two_clips_of_kokoro_int8_are_measured_again():
     variations = Variations.for_checkpoint(checkpoint, 0)
     if variations.file is None:
         pytest.skip(variations.line)
-    stored = unpacked(read_npz(variations.file))
+    stored = unpack_items(read_npz(variations.file))
     fresh, read = Reference(checkpoint, 0), Reference(checkpoint, 0, None, variations)
-    clips = [clip for clip in judged_clips(checkpoint, JUDGED) if (VOCODER, clip.id) in stored]
+    clips = [clip for clip in list_judged_clips(checkpoint, JUDGED) if (VOCODER, clip.id) in stored]
     for clip in sorted(clips, key=lambda clip: clip.frames)[:2]:
         for stage in (stage for stage in STAGES if (stage, clip.id) in stored):
-            natural = COMPARISONS[stage](read).natural(clip)
-            measured = COMPARISONS[stage](fresh).natural(clip)
+            natural = COMPARISONS[stage](read).get_natural(clip)
+            measured = COMPARISONS[stage](fresh).get_natural(clip)
             assert natural.origin == STORED
             assert natural.figures.keys() == measured.figures.keys()
             for name, value in measured.figures.items():
                 tolerance = 1.0 if "word" in name else 1e-3
                 assert natural.figures[name] == pytest.approx(value, abs=tolerance), name
-        heard = read.renders_for(clip).sentence.cached
+        heard = read.get_renders(clip).sentence.cached
         assert heard is not None, HEARING
         assert heard.dnsmos == pytest.approx(
-            fresh.renders_for(clip).baseline.heard.dnsmos, abs=1e-3
+            fresh.get_renders(clip).baseline.heard.dnsmos, abs=1e-3
         )
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Workers
-from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, breaks, judgement_of
-from kokoro_ane.eval.levels import in_order, measured_clips
+from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, select_gates
+from kokoro_ane.eval.judge import REJECT, SHIP, is_rejected, judge_results
+from kokoro_ane.eval.levels import measure_clips, order_clips
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.speech.corpus import Utterance
 from tests.commands import refused
@@ -34,13 +34,13 @@ CLIPS = tuple(clip(number) for number in range(24))
 
 
 def test_two_of_middle_length_first_and_the_last_is_short():
-    order = in_order(CLIPS)
+    order = order_clips(CLIPS)
     frames = [each.frames for each in order]
     assert sorted(each.id for each in order) == [each.id for each in CLIPS]
-    assert order == in_order(CLIPS[::-1])
+    assert order == order_clips(CLIPS[::-1])
     assert frames[0] > frames[1] > min(frames)
     assert frames[2:] == sorted(frames[2:], reverse=True)
-    assert in_order(CLIPS[:1]) == [CLIPS[0]]
+    assert order_clips(CLIPS[:1]) == [CLIPS[0]]
 
 
 class Bench:
@@ -52,7 +52,7 @@ class Bench:
         self.store = SimpleNamespace(find=self.cache.get, keep=self.keep)
         self.execution, self.clips = Execution("declared"), CLIPS
         self.options = SimpleNamespace(all_clips=all_clips)
-        self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
+        self.progress = SimpleNamespace(start_level=lambda *_: None, count_clip=lambda *_: None)
         self.workers, self.count = self, 2
         self.reference = None
 
@@ -66,7 +66,7 @@ class Bench:
 
 
 def judged(bench, defects=()):
-    return measured_clips("w8", MANIFEST, bench, COMMON, defects)  # type: ignore[arg-type]
+    return measure_clips("w8", MANIFEST, bench, COMMON, defects)  # type: ignore[arg-type]
 
 
 BAD = 7  # the place in the order of a clip that breaks a gate
@@ -75,7 +75,7 @@ BAD = 7  # the place in the order of a clip that breaks a gate
 @pytest.fixture
 def results():
     """Figures that ship but for one clip."""
-    bad = in_order(CLIPS)[BAD].id
+    bad = order_clips(CLIPS)[BAD].id
     return [
         replace(each, figures=each.figures | {"level_db": -0.6}) if each.id == bad else each
         for each in figures(0.3)
@@ -88,13 +88,13 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
     """
     bench = Bench(results)
     some, stopped = judged(bench)
-    assert {each.id for each in some} == {each.id for each in in_order(CLIPS)[: BAD + 1]}
+    assert {each.id for each in some} == {each.id for each in order_clips(CLIPS)[: BAD + 1]}
     assert stopped == "decided after 8 of 24 clips: --all-clips measures the others"
     assert len(bench.cache) < len(CLIPS)
     everything, nothing = judged(Bench(results, all_clips=True))
     assert [each.id for each in everything] == [each.id for each in CLIPS]
     assert nothing == ""
-    few, whole = (judgement_of(COMMON, part, stopped=stopped) for part in (some, everything))
+    few, whole = (judge_results(COMMON, part, stopped=stopped) for part in (some, everything))
     assert (few.verdict, whole.verdict) == (REJECT, REJECT)
     assert few.reasons[-1] == stopped
     assert set(few.broken) <= set(whole.broken)
@@ -105,16 +105,16 @@ def test_a_clip_that_breaks_a_gate_ends_it(results):
 def test_a_level_that_ships_needs_every_clip():
     every, stopped = judged(Bench(figures(0.3)))
     assert (len(every), stopped) == (24, "")
-    assert judgement_of(COMMON, every).verdict == SHIP
+    assert judge_results(COMMON, every).verdict == SHIP
 
 
 def test_a_package_that_is_wrong_is_heard_once(results):
     some, stopped = judged(Bench(results), defects=["five channels have another scale"])
-    assert [each.id for each in some] == [in_order(CLIPS)[0].id]
+    assert [each.id for each in some] == [order_clips(CLIPS)[0].id]
     assert stopped.startswith("decided after 1 of 24 clips")
 
 
-@pytest.mark.parametrize("gates", [gates_for("fp16"), ENCODER_GATES, PRODUCT_GATES])
+@pytest.mark.parametrize("gates", [select_gates("fp16"), ENCODER_GATES, PRODUCT_GATES])
 def test_only_what_no_other_clip_can_mend_ends_it(gates):
     """A mean may come back; a limit in variations moves with the other clips."""
     clip = figures(0.3)[0]
@@ -123,20 +123,20 @@ def test_only_what_no_other_clip_can_mend_ends_it(gates):
         figure = gate.limit * step if gate.limit else 1.0
         worse = replace(clip, figures={gate.metric: figure})
         ends = gate.statistic == "worst" and gate.multiple is None
-        assert breaks((gate,), worse) == ends, gate.name
-    assert breaks(gates, replace(clip, figures={}, defect="is silent"))
+        assert is_rejected((gate,), worse) == ends, gate.name
+    assert is_rejected(gates, replace(clip, figures={}, defect="is silent"))
 
 
 def workers_that_die(checkpoint, monkeypatch, deaths):
     """Two workers; a clip of `deaths` ends its worker so many times."""
 
-    def in_worker(_call, item):
+    def run_in_worker(_call, item):
         each = item[1] if isinstance(item, tuple) else item
         if deaths.get(each.id, 0):
             deaths[each.id] -= 1
             raise BrokenProcessPool
 
-    monkeypatch.setattr(execution, "in_worker", in_worker)
+    monkeypatch.setattr(execution, "run_in_worker", run_in_worker)
     monkeypatch.setattr(execution, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(2))
     return Workers(Reference(checkpoint, 0), 2)
 
@@ -146,7 +146,7 @@ def test_a_worker_that_dies_costs_its_clip(tiny_checkpoint, monkeypatch, capsys)
     with workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers:
         done = [each.id for each, _ in workers.measure(Path("x.json"), declared, CLIPS)]
         deaths |= {"judged-05": 1}
-        natural = list(workers.natural([("vocoder", each) for each in CLIPS]))
+        natural = list(workers.measure_natural([("vocoder", each) for each in CLIPS]))
     assert sorted(done) == [each.id for each in CLIPS]
     assert len(natural) == len(CLIPS)
     errors = capsys.readouterr().err.splitlines()

@@ -22,9 +22,9 @@ from kokoro_ane.eval.renditions import (
     HEARD,
     SCALED,
     VOCODER_ALONE,
+    ClipReader,
     ProductComparison,
     ProductSubject,
-    Reader,
 )
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.speech.speech import own_speech
@@ -78,14 +78,14 @@ def clip(reference):
 
 def test_a_chain_that_is_the_reference_and_one_that_is_not(reference, clip):
     comparison = ProductComparison(reference)
-    chain = ProductSubject(Reader(reference), reference.clock)
+    chain = ProductSubject(ClipReader(reference), reference.render_clock)
     same = judge_clip(comparison, chain, clip)
     assert same.defect is None
     assert set(same.figures) == set(PERFECT)
     assert set(SPREAD) == set(same.variation)
     assert same.figures["mcd_db"] < 0.05 < 0.1 < same.variation["mcd_db"]
     assert same.figures["tokens_changed_percent"] == 0
-    fast = replace(chain, reader=Reader(reference, faster=1.3))
+    fast = replace(chain, reader=ClipReader(reference, faster=1.3))
     off = judge_clip(comparison, fast, clip, same.variation)
     assert off.figures["length_percent"] > 5
     assert off.figures["mcd_db"] > same.figures["mcd_db"]
@@ -96,7 +96,9 @@ def test_a_chain_that_is_the_reference_and_one_that_is_not(reference, clip):
     [(lambda samples: samples * np.nan, "NaN"), (lambda samples: samples[:-600], "samples")],
 )
 def test_output_that_is_no_speech_is_a_result(damage, message, reference, clip):
-    subject = ProductSubject(Reader(reference), lambda inputs: damage(reference.clock(inputs)))
+    subject = ProductSubject(
+        ClipReader(reference), lambda inputs: damage(reference.render_clock(inputs))
+    )
     result = judge_clip(ProductComparison(reference), subject, clip, SPREAD)
     assert message in (result.defect or "")
     assert not result.figures
@@ -107,7 +109,7 @@ def chain_build(placed, tiny_build, monkeypatch):
     """A build folder with both packages; the encoder ships alone, and a bundle's words are few."""
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, placed[1] / path.name)
-    monkeypatch.setattr(levels, "judged_encoder", lambda *_: {"failed": None, "verdict": SHIP})
+    monkeypatch.setattr(levels, "judge_encoder", lambda *_: {"failed": None, "verdict": SHIP})
 
     def few_words(folder, *_):
         folder.mkdir(parents=True, exist_ok=True)

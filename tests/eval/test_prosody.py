@@ -13,12 +13,12 @@ from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.encoder.encoder_steps import Encoded
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import ENCODER_GATES
-from kokoro_ane.eval.judge import REJECT, UNDECIDED, judgement_of
+from kokoro_ane.eval.judge import REJECT, UNDECIDED, judge_results
 from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.renditions import EncoderComparison, EncoderSubject, Reader
+from kokoro_ane.eval.renditions import ClipReader, EncoderComparison, EncoderSubject
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.speech.corpus import Utterance
 from kokoro_ane.speech.speech import own_speech
@@ -94,7 +94,11 @@ class TestGates:
         trials = ControlTrials(setting, ENCODER)
         outcomes = {name: trials.outcome(control) for name, control in CONTROLS[ENCODER].items()}
         changed = {
-            name: {metric for metric, row in outcome.judgement.summary().items() if row["worst"]}
+            name: {
+                metric
+                for metric, row in outcome.judgement.compute_summary().items()
+                if row["worst"]
+            }
             for name, outcome in outcomes.items()
         }
         errors = [name for name, outcome in outcomes.items() if outcome.control.rejected]
@@ -107,15 +111,15 @@ class TestGates:
         assert not changed["fp32 itself"]
 
     def test_a_broken_duration_is_a_result(self, setting):
-        class Broken(Reader):
-            def encoded(self, clip, durations=None):
-                encoded = super().encoded(clip, durations)
+        class Broken(ClipReader):
+            def encode_prosody(self, clip, durations=None):
+                encoded = super().encode_prosody(clip, durations)
                 return replace(encoded, raw=encoded.raw * float("nan"))
 
         comparison = EncoderComparison(setting.reference)
         subject = EncoderSubject(Broken(setting.reference))
         results = [judge_clip(comparison, subject, clip) for clip in setting.clips]
-        decision = judgement_of(ENCODER_GATES, results)
+        decision = judge_results(ENCODER_GATES, results)
         assert decision.verdict == REJECT
         assert "is nan" in decision.reasons[0]
 

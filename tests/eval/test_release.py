@@ -20,13 +20,26 @@ from markupsafe import escape
 
 from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.decision import choose
-from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
-from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, player, sound_data
+from kokoro_ane.eval.execution import THREADS, Execution, Workers, split_cores
+from kokoro_ane.eval.listening import (
+    REFERENCE,
+    Audition,
+    build_player,
+    choose_clips,
+    draw_pairs,
+    encode_sound,
+)
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.report import main as report
-from kokoro_ane.eval.report_figures import figure, interval_of, search_plot, strip_plot, used
-from kokoro_ane.eval.report_page import asset, page
+from kokoro_ane.eval.report_figures import (
+    compute_used_share,
+    find_interval,
+    format_figure,
+    plot_search,
+    plot_strip,
+)
+from kokoro_ane.eval.report_page import read_asset, render_page
 from kokoro_ane.eval.terminal import print_release
 from kokoro_ane.speech.corpus import require_disjoint
 from kokoro_ane.speech.speech import own_speech
@@ -147,12 +160,12 @@ def test_processes_share_the_cores(monkeypatch):
     before = torch.get_num_threads()
     monkeypatch.delenv(THREADS, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    with shared_cores(4):
+    with split_cores(4):
         assert (torch.get_num_threads(), os.environ[THREADS]) == (2, "2")
     assert torch.get_num_threads() == before
     assert THREADS not in os.environ
     monkeypatch.setenv(THREADS, "3")
-    with shared_cores(4):
+    with split_cores(4):
         assert torch.get_num_threads() == before
         assert os.environ[THREADS] == "3"
 
@@ -164,9 +177,9 @@ def test_progress_is_of_the_level_in_work(monkeypatch, capsys):
     monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
     shown, clips = progress.Progress(), heldout()[:3]
     for name in ("w8", "p6"):
-        shown.begin(name, 1, clips, 1)
+        shown.start_level(name, 1, clips, 1)
         for clip in clips:
-            shown.measured(clip, 20.0)
+            shown.count_clip(clip, 20.0)
     lines = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"w8: 2 of 4 clips, about \d+ s left", lines[0])
     assert re.fullmatch(r"w8: 3 of 4 clips, about \d+ s left", lines[1])
@@ -189,9 +202,9 @@ def test_the_time_left_is_true_from_the_second_clip_on(workers, seed):
         free[worker] += cost
         ends.append((free[worker], place))
     bar, whole = progress.Progress(), max(free)
-    bar.begin("w8", 0, clips, workers)
+    bar.start_level("w8", 0, clips, workers)
     for done, (now_s, place) in enumerate(sorted(ends), start=1):
-        estimate_s, truth_s = bar.time_left(clips[place], seconds[place]), whole - now_s
+        estimate_s, truth_s = bar.estimate_time_left(clips[place], seconds[place]), whole - now_s
         if done > 1 and max(estimate_s, truth_s) > 1.5 * min(estimate_s, truth_s):
             assert abs(estimate_s - truth_s) < max(seconds) / 2
     assert estimate_s == 0.0
@@ -274,7 +287,7 @@ def heard(record):
 
 def words_of(record, heard, *more):
     """The visible words of the page, single spaces between them."""
-    return " ".join(Page(page(record, heard, *more)).words.split())
+    return " ".join(Page(render_page(record, heard, *more)).words.split())
 
 
 def in_order(words, *parts):
@@ -300,9 +313,9 @@ class TestPage:
         assert not [part for part in needed.split("|") if part not in words]
 
     def test_nothing_is_green_where_nothing_may_be_released(self, record, heard):
-        assert '<main class="held">' in page(record, heard)
-        assert "main.held { --good: var(--held);" in asset("report.css")
-        free = page(made_up(REPORT_LEVELS, None), heard)
+        assert '<main class="held">' in render_page(record, heard)
+        assert "main.held { --good: var(--held);" in read_asset("report.css")
+        free = render_page(made_up(REPORT_LEVELS, None), heard)
         assert "<main>" in free
         assert "not releasable" not in Page(free).words
         assert "Release p6" in Page(free).words
@@ -322,7 +335,7 @@ class TestPage:
         """In Chromium: keys play, stop and change sides after a click on a button, a level or a
         summary.
         """
-        (tmp_path / "page.html").write_text(page(record, heard), encoding="utf-8")
+        (tmp_path / "page.html").write_text(render_page(record, heard), encoding="utf-8")
         chromium.get((tmp_path / "page.html").as_uri())
 
         def after(key, clicked):
@@ -346,7 +359,7 @@ class TestPage:
             {"bytes": 35_000_000, "share": 0.75},
         ]
         search = {"asked": 2, "room": 0.75, "trials": trials, "taken": trials[2]}
-        plot = search_plot(search)
+        plot = plot_search(search)
         assert [point["kind"] for point in plot["points"]] == ["reject", "ship", "ship"]
         assert [point["label"] for point in plot["points"]] == ["", "", "taken"]
         # what holds lies on the line or below, where heights grow downwards
@@ -371,7 +384,7 @@ class TestPage:
         """Under 3 MB, nothing from outside, no markup from texts, headings that say what they
         head, each reason once.
         """
-        text = page(record, heard)
+        text = render_page(record, heard)
         assert len(text) < 3_000_000
         assert not Page(text).addresses
         assert "Clip <" not in re.sub(r"<script type=.*</script>", "", text, flags=re.DOTALL)
@@ -391,18 +404,20 @@ class TestPage:
             facts = level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}}
             level |= {"verdict": tag, "title": tag, "facts": facts}
             level["clips"][0]["variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
-        assert tag not in page(forged, heard)
-        assert "<!--" not in page(forged, heard)
+        assert tag not in render_page(forged, heard)
+        assert "<!--" not in render_page(forged, heard)
 
     def test_no_level_ships(self, heard):
-        text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard)
+        text = render_page(
+            made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard
+        )
         parts = "Release none", "No level ships; nearest is", "Demo is not releasable"
         assert in_order(Page(text).words, *parts)
         assert 'class="bests"' not in text
 
 
 def test_gates_belong_to_their_level(record):
-    rows = {row["name"]: row for row in strip_plot(record, "pesq")["rows"]}
+    rows = {row["name"]: row for row in plot_strip(record, "pesq")["rows"]}
     assert ">= 4.5" in rows["fp16"]["label"]
     assert ">= 4.5" not in rows["w8"]["label"]
     assert not rows["another seed"]["gates"]
@@ -410,20 +425,26 @@ def test_gates_belong_to_their_level(record):
 
 
 def test_figures_have_their_digits_and_shares_of_a_limit():
-    assert (figure(-0.001), figure(None), figure(4.6351)) == ("0.00", "–", "4.64")
+    assert (format_figure(-0.001), format_figure(None), format_figure(4.6351)) == (
+        "0.00",
+        "–",
+        "4.64",
+    )
     for gate, rule, value, share in (
         ("mcd_db mean", "<= 1", 0.5, 0.5),
         ("level_db worst", "within 0.5", -1.0, 2.0),
         ("pesq mean", ">= 4", METRICS["pesq"].perfect, 0.0),
     ):
-        assert used({"gate": gate, "value": value, "rule": rule}) == share
+        assert compute_used_share({"gate": gate, "value": value, "rule": rule}) == share
 
 
 def test_means_have_their_intervals_on_page_and_terminal(record, heard, capsys):
     (p6,) = (level for level in record["levels"] if level["method"] == "p6")
-    low, high = interval_of(p6, "pesq")
+    low, high = find_interval(p6, "pesq")
     assert low < p6["summary"]["pesq"]["mean"] < high
-    assert f"<small>{figure(low)}–{figure(high)}</small>" in page(record, heard)
+    assert f"<small>{format_figure(low)}–{format_figure(high)}</small>" in render_page(
+        record, heard
+    )
     print_release(record)
     shown = capsys.readouterr().out
     for part in (f"{low:.2f}-{high:.2f}", " more", "palette, 6 bits"):
@@ -433,17 +454,17 @@ def test_means_have_their_intervals_on_page_and_terminal(record, heard, capsys):
 class TestSounds:
     def test_a_level_comes_back_to_the_last_bit(self, heard):
         reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
-        alone, difference = sound_data(near), sound_data(near, reference)
+        alone, difference = encode_sound(near), encode_sound(near, reference)
         assert (alone["difference"], difference["difference"]) == (False, True)
         assert len(difference["flac"]) < len(alone["flac"])
         samples, base, rest = (
             soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
-            for way in (alone, sound_data(reference), difference)
+            for way in (alone, encode_sound(reference), difference)
         )
         assert np.array_equal(samples, base + rest)
 
     def test_what_does_not_fit_is_left_out_last_wanted_first(self, record, heard, monkeypatch):
-        text, left_out = player(record, heard)
+        text, left_out = build_player(record, heard)
         data = json.loads(text)
         levels, clips = data["levels"], data["clips"]
         assert not left_out
@@ -451,12 +472,12 @@ class TestSounds:
         assert set(levels) == set(clips[0]["figures"]) == set(REPORT_LEVELS)
         spent = sum(len(way["flac"]) for clip in clips for way in clip["sounds"].values())
         monkeypatch.setattr("kokoro_ane.eval.listening.BUDGET_BYTES", spent - 1)
-        assert player(record, heard)[1] == levels[-1:]
-        assert "Left out to keep the page small: " + levels[-1] in page(record, heard)
+        assert build_player(record, heard)[1] == levels[-1:]
+        assert "Left out to keep the page small: " + levels[-1] in render_page(record, heard)
 
     def test_the_worst_clip_of_the_level_is_heard(self, record):
         clips = [replace(clip, id=f"judged-{number:02d}") for number, clip in enumerate(heldout())]
-        chosen = chosen_clips(record, clips)
+        chosen = choose_clips(record, clips)
         (p6,) = (level for level in record["levels"] if level["method"] == "p6")
         pesq = {clip["id"]: clip["figures"]["pesq"] for clip in p6["clips"]}
         fitting = [clip.id for clip in clips if 2 <= clip.frames / 40 <= 7]
@@ -497,7 +518,7 @@ def test_the_command_writes_page_and_blind_pack(placed, measured, monkeypatch, t
 
 def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials():
     heard = [Audition(clip, {REFERENCE: np.zeros(1), "w8": np.zeros(1)}) for clip in heldout()[:6]]
-    listed = pairs(heard, ["w8"], seed=3)
-    assert listed == pairs(heard, ["w8"], seed=3) != pairs(heard, ["w8"], seed=4)
+    listed = draw_pairs(heard, ["w8"], seed=3)
+    assert listed == draw_pairs(heard, ["w8"], seed=3) != draw_pairs(heard, ["w8"], seed=4)
     assert sum(pair["A"] == pair["B"] == REFERENCE for pair in listed) == 6
     assert {pair["A"] for pair in listed if pair["A"] != pair["B"]} == {REFERENCE, "w8"}

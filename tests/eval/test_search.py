@@ -12,7 +12,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import search
 from kokoro_ane.eval.judge import LONG_S
 from kokoro_ane.eval.release import main as release
-from kokoro_ane.eval.search import LONG, ROOM, Search, shares_of
+from kokoro_ane.eval.search import LONG, ROOM, Search, compute_shares
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.trade_off import Point
 from tests.commands import refused
@@ -46,7 +46,7 @@ class Choices:
     def __init__(self, folder):
         self.folder, self.saved = folder, []
 
-    def within(self, most_bytes, weights):
+    def find_within(self, most_bytes, weights):
         return Point(self.whole_bytes - most_bytes, 0.0, {"a": "w8"}), most_bytes
 
     def save(self, point, size_bytes, build, with_level=False):
@@ -70,14 +70,14 @@ def searching(monkeypatch, tmp_path):
             weights = made.weights_now
             return level_with(*worse(choices.saved[-1] / 1e6, weights))
 
-        within = choices.within
+        within = choices.find_within
 
         def noted(most_bytes, weights):
             made.weights_now = dict(weights)
             return within(most_bytes, weights)
 
-        choices.within = noted
-        monkeypatch.setattr(search, "judged_file", judged)
+        choices.find_within = noted
+        monkeypatch.setattr(search, "judge_file", judged)
         return made
 
     return make
@@ -85,7 +85,7 @@ def searching(monkeypatch, tmp_path):
 
 def test_the_smallest_is_found_by_halving(searching):
     made = searching(lambda size, _: (0.15 if size >= 33 else 0.3, 1.0))
-    best = made.smallest()
+    best = made.find_smallest()
     assert 33 <= best.size_bytes / 1e6 < 36
     assert best.holds
     assert max(trial.size_bytes for trial in made.trials if not trial.holds) < 33e6
@@ -94,7 +94,7 @@ def test_the_smallest_is_found_by_halving(searching):
 def test_what_is_nearest_to_its_limit_is_mended(searching):
     """The gate of pauses breaks until the distance in pauses counts four times as much."""
     made = searching(lambda size, weights: (0.05, 9.0 if weights["pauses"] < 4 else 3.0))
-    best = made.within(30e6)
+    best = made.find_within(30e6)
     assert best.weights == {"speech": 1.0, "pauses": 4.0}
     assert [trial.gate for trial in made.trials] == ["pause_peak_db worst", "pause_peak_db worst"]
     assert [trial.holds for trial in made.trials] == [False, True]
@@ -102,36 +102,38 @@ def test_what_is_nearest_to_its_limit_is_mended(searching):
 
 def test_what_mending_cannot_mend_is_named(searching):
     made = searching(lambda size, _: (0.3, 1.0))
-    best = made.within(30e6)
+    best = made.find_within(30e6)
     assert not best.holds
     assert len(made.trials) == search.MENDED
-    refused("no choice of these levels holds: .* 150% of mcd_increase_db mean", made.smallest)
+    refused("no choice of these levels holds: .* 150% of mcd_increase_db mean", made.find_smallest)
 
 
 def test_a_package_above_its_forecast_is_built_smaller(searching, monkeypatch):
     """What stands beside the weights takes 0.4 MB more than was forecast."""
     made = searching(lambda *_: (0.1, 1.0))
     saved = made.candidates.saved
-    package = SimpleNamespace(verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
-    made.context.request = lambda *_: package
+    package = SimpleNamespace(load_verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
+    made.context.make_request = lambda *_: package
     made.context.options = SimpleNamespace(checkpoint=None, build=made.candidates.folder / "new")
     monkeypatch.setattr(search, "build_package", lambda _: made.context.options.build.rmdir())
-    assert made.build(made.within(30e6), 30e6).size_bytes == pytest.approx(29.6e6)
+    assert made.build(made.find_within(30e6), 30e6).size_bytes == pytest.approx(29.6e6)
 
 
 def test_what_the_layout_takes_is_added_to_means(searching):
-    assert searching(lambda *_: (0.14, 1.0)).within(30e6).holds
+    assert searching(lambda *_: (0.14, 1.0)).find_within(30e6).holds
     taken = {"mcd_increase_db mean": 0.3}
-    assert not searching(lambda *_: (0.14, 1.0), taken).within(30e6).holds
+    assert not searching(lambda *_: (0.14, 1.0), taken).find_within(30e6).holds
 
 
 def test_long_clips_have_a_share_of_their_own():
-    shares = shares_of(level_with(0.1, 3.0, long_db=0.18))
+    shares = compute_shares(level_with(0.1, 3.0, long_db=0.18))
     assert shares["mcd_increase_db mean"] == pytest.approx(0.5)
     assert shares["pause_peak_db worst"] == pytest.approx(0.5)
     assert shares[f"mcd_increase_db mean, {LONG}"] == pytest.approx(0.9)
     assert len(shares) == 3
-    assert shares_of(level_with(0.1, 3.0, words_state="broken"))["word_errors_added mean"] == 1.2
+    assert (
+        compute_shares(level_with(0.1, 3.0, words_state="broken"))["word_errors_added mean"] == 1.2
+    )
     assert f"{LONG_S:g}" in LONG
     assert ROOM < 1
 
@@ -165,28 +167,28 @@ def test_a_size_out_of_reach_is_named(searching, monkeypatch):
     def refuse(*_):
         raise InputError("9.0 MB is out of reach: these levels go as far as 20.0 MB")
 
-    made.candidates.within = refuse
-    refused("out of reach", made.within, 9e6)
+    made.candidates.find_within = refuse
+    refused("out of reach", made.find_within, 9e6)
 
 
 def test_a_product_has_one_budget(monkeypatch):
     """The first encoder that ships is taken, and the vocoder gets what it leaves."""
     verdicts = {"mixed": "REJECT", "w8g": "SHIP"}
     asked = []
-    monkeypatch.setattr(search, "judged_alone", lambda name, _: {"verdict": verdicts[name]})
+    monkeypatch.setattr(search, "judge_alone", lambda name, _: {"verdict": verdicts[name]})
     parts = {"text": 4_000_000, "encoder": 30_000_000, "voice": 500_000}
-    monkeypatch.setattr(search, "parts_beside", lambda *_: parts)
-    monkeypatch.setattr(search, "judged_product", lambda *product: product)
+    monkeypatch.setattr(search, "measure_parts", lambda *_: parts)
+    monkeypatch.setattr(search, "judge_product", lambda *product: product)
 
     def found(method, layout, context, most_mb, record):
         asked.append((method, layout, most_mb))
         return {"method": "mixed18", "verdict": "SHIP"}
 
-    monkeypatch.setattr(search, "found_level", found)
+    monkeypatch.setattr(search, "search_level", found)
     level = (METHODS["mixed18"], "streaming")
-    product = search.found_product(["mixed", "w8g"], level, None, 70.0, {})
+    product = search.search_product(["mixed", "w8g"], level, None, 70.0, {})
     assert asked == [(*level, pytest.approx(35.5))]
     assert product == ("mixed18", "w8g", None, "SHIP", "SHIP")
-    search.found_product(["w8g"], level, None, None, {})
+    search.search_product(["w8g"], level, None, None, {})
     assert asked[1] == (*level, None)
-    refused("no encoder of mixed ships", search.found_product, ["mixed"], level, None, None, {})
+    refused("no encoder of mixed ships", search.search_product, ["mixed"], level, None, None, {})

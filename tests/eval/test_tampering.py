@@ -13,7 +13,7 @@ import pytest
 from kokoro_ane.core import revision
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.eval.listening import REFERENCE, Audition
-from kokoro_ane.eval.reference import judged_clips
+from kokoro_ane.eval.reference import list_judged_clips
 from kokoro_ane.eval.report import main as report
 from tests.attacks.spoil import changed, one_of_a_list
 from tests.commands import parsed
@@ -57,13 +57,13 @@ class TestAForgedDecision:
     def decided(self, placed, measured, monkeypatch):
         assert release(placed, "--methods", "fp16,w8") == 3  # w8 is not built: a level that failed
         monkeypatch.undo()
-        spoken = judged_clips(placed[0])
+        spoken = list_judged_clips(placed[0])
         cheap = {  # what the page does not depend on
             "kokoro_ane.core.checkpoint.open_checkpoint": lambda _: placed[0],
-            "kokoro_ane.eval.report.product_of": lambda *_: None,
+            "kokoro_ane.eval.report.describe_product": lambda *_: None,
             "kokoro_ane.eval.reference.Reference": lambda *_: None,
-            "kokoro_ane.eval.reference.judged_clips": lambda *_: spoken,
-            "kokoro_ane.eval.listening.audition": lambda _, levels, clips: [
+            "kokoro_ane.eval.reference.list_judged_clips": lambda *_: spoken,
+            "kokoro_ane.eval.listening.render_auditions": lambda _, levels, clips: [
                 Audition(clip, dict.fromkeys((REFERENCE, *levels), SILENCE)) for clip in clips
             ],
             "kokoro_ane.eval.listening.write_pack": lambda *_: 0,

@@ -33,7 +33,7 @@ from kokoro_ane.pipeline.joins import (
     split_shares,
 )
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.runtimes.opened_voice import open_voice
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_g2p.alphabet import voice_language
@@ -332,7 +332,7 @@ def bursts(samples, start):
 def kokoro():
     """Real Kokoro's checkpoint, and its models in PyTorch."""
     checkpoint = open_checkpoint("kokoro-int8")
-    return checkpoint, open_runtime("torch", Request(checkpoint, Path("build"), ""))
+    return checkpoint, open_runtime("torch", PackageRequest(checkpoint, Path("build"), ""))
 
 
 def voice_of(kokoro, name):

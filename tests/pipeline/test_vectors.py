@@ -21,7 +21,7 @@ from kokoro_ane.pipeline.synthesis import STEPS, Pipeline, SpeechOptions
 from kokoro_ane.pipeline.validate import main as validate
 from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensors
 from kokoro_ane.pipeline.vectors import main
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.runtimes import coreml, registry
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_g2p.text import phoneme_sentences
@@ -61,7 +61,7 @@ class TestVectors:
 
     def test_they_are_what_the_pipeline_speaks(self, tiny_vectors, tiny_checkpoint, tiny_build):
         """The list of steps and Pipeline are two ways through one chain."""
-        opened = open_runtime("mlprogram", Request(tiny_checkpoint, tiny_build))
+        opened = open_runtime("mlprogram", PackageRequest(tiny_checkpoint, tiny_build))
         pipeline = Pipeline(
             phoneme_sentences, opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab
         )

@@ -18,26 +18,26 @@ from kokoro_ane.core.layers import Conv, ConvTranspose
 from kokoro_ane.core.manifest import level_name
 from kokoro_ane.quantize.balance import (
     balance_channels,
-    channel_divisors,
-    column_scaled,
+    compute_channel_divisors,
+    find_time_scaled,
+    list_column_scaled,
+    list_scaled_at_input,
+    list_sites,
     scale_caps,
-    scaled_at_input,
-    sites,
-    time_scaled,
     with_time_varying_scales,
 )
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.fits import form_of
-from kokoro_ane.quantize.level import Calibration, level_of
+from kokoro_ane.quantize.fits import make_form
+from kokoro_ane.quantize.level import Calibration, make_level
 from kokoro_ane.quantize.methods import METHODS, SCHEMES, PaletteWeights
 from kokoro_ane.quantize.palettes import (
     Fit,
     Unfolded,
-    palette,
-    rounded,
+    find_palette,
+    round_matrix,
 )
-from kokoro_ane.quantize.plan import LayerPlan, can_be_fitted, plan_for, vocoder_layers
-from kokoro_ane.quantize.statistics import readings
+from kokoro_ane.quantize.plan import LayerPlan, can_be_fitted, list_vocoder_layers, plan_for
+from kokoro_ane.quantize.statistics import read_activations
 from kokoro_ane.quantize.stored_forms import RoundedInput
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.speech.corpus import require_disjoint
@@ -87,7 +87,7 @@ def clip():
 
 def reads(vocoder, clip):
     """What every convolution reads."""
-    return readings(
+    return read_activations(
         vocoder, [clip], [place.path for place in find_places(EagerVocoder(vocoder)).values()]
     )
 
@@ -95,7 +95,7 @@ def reads(vocoder, clip):
 def balanced_by(vocoder, clip, exponent):
     """The vocoder with all channels balanced."""
     read = reads(vocoder, clip)
-    return balance_channels(vocoder, channel_divisors(vocoder, read, set(read), exponent))
+    return balance_channels(vocoder, compute_channel_divisors(vocoder, read, set(read), exponent))
 
 
 def inputs_by_hooks(vocoder, clip):
@@ -146,11 +146,14 @@ class TestBalance:
         after = sizes_by_hooks(balanced_by(vocoder, clip, 1.0), clip)
         spread = {
             site.reader: after[site.reader].max() / after[site.reader].min()
-            for site in sites(vocoder)
+            for site in list_sites(vocoder)
         }
         assert max(spread.values()) < 1.5
         assert (
-            max(before[site.reader].max() / before[site.reader].min() for site in sites(vocoder))
+            max(
+                before[site.reader].max() / before[site.reader].min()
+                for site in list_sites(vocoder)
+            )
             > 10
         )
 
@@ -161,8 +164,8 @@ class TestBalance:
             "decode.0.conv1x1",
             "asr_res.0",
             "generator.noise_convs.0",
-        } <= set(scaled_at_input(vocoder))
-        for path in scaled_at_input(vocoder):
+        } <= set(list_scaled_at_input(vocoder))
+        for path in list_scaled_at_input(vocoder):
             if path == "decode.3.conv1x1":  # also takes the first upsampler's scale
                 continue
             plain, ready = vocoder.get_submodule(path), balanced.get_submodule(path)
@@ -175,11 +178,11 @@ class TestBalance:
         """Weights stay as they are where inputs stay in float: int8 weights would have the scales
         to hold too.
         """
-        plan = plan_for(METHODS["w8a8"], vocoder_layers(vocoder), None)
+        plan = plan_for(METHODS["w8a8"], list_vocoder_layers(vocoder), None)
         chosen = {path for path, entry in plan.items() if entry.int8_input}
         assert {"generator.resblocks.0.convs1.0", "decode.0.conv1"} <= chosen
         assert not {"encode.conv1", "generator.ups.1"} & chosen
-        divisors = channel_divisors(vocoder, reads(vocoder, clip), chosen, 0.7)
+        divisors = compute_channel_divisors(vocoder, reads(vocoder, clip), chosen, 0.7)
         balanced = balance_channels(vocoder, divisors)
         before, after = (dict(v.named_parameters()) for v in (vocoder, balanced))
         same = {name for name in before if name in after and torch.equal(before[name], after[name])}
@@ -200,7 +203,7 @@ class TestScales:
         """All of the last stage; of the first what reaches 5 columns of 20: kernel 3 whole, 7 and
         11 without the wide dilations.
         """
-        paths = time_scaled(vocoder)
+        paths = find_time_scaled(vocoder)
         caps = caps_of(vocoder, clip)
         ready = with_time_varying_scales(
             vocoder, {path: cap for path, cap in caps.items() if path in paths}
@@ -225,7 +228,7 @@ class TestScales:
         """Every column has its own scale, and taps that are summed after it need none that is
         constant.
         """
-        caps, paths = caps_of(vocoder, clip), column_scaled(vocoder)
+        caps, paths = caps_of(vocoder, clip), list_column_scaled(vocoder)
         assert set(paths) == {
             f"{block}.conv{name}"
             for block in ("encode", *(f"decode.{n}" for n in range(4)))
@@ -313,7 +316,7 @@ class TestPalette:
     @pytest.mark.parametrize("bits", [4, 6, 8])
     def test_error_falls_with_bits_and_beats_a_uniform_table(self, bits):
         weight = np.random.default_rng(0).standard_normal((64, 32, 1, 3)).astype(np.float16)
-        table, index = palette(weight, bits)
+        table, index = find_palette(weight, bits)
         assert table.shape == (2**bits,)
         assert table.dtype == np.float16
         assert (np.diff(table.astype(np.float64)) >= 0).all()
@@ -340,7 +343,9 @@ class TestUnfolded:
         layer = (Conv if kind == "Conv" else ConvTranspose)(6, 5, **options)
         x = torch.randn(1, 6, 1, 60)
         unfolded = Unfolded.from_layer(layer)
-        product = unfolded.inputs(x) @ unfolded.matrix(layer.weight).T  # [n, O] or [n, O stride]
+        product = (
+            unfolded.gather_inputs(x) @ unfolded.matrix(layer.weight).T
+        )  # [n, O] or [n, O stride]
         expected = (layer(x) - layer.bias.view(1, -1, 1, 1))[0, :, 0].T  # [S, O]
         if unfolded.transposed:  # [n, O, stride] -> [n stride, O], less the padding at both ends
             product = (
@@ -359,7 +364,7 @@ class TestRounding:
         )
         values = torch.linspace(-3, 3, 16)
         nearest = torch.bucketize(matrix, (values[1:] + values[:-1]) / 2)
-        index = rounded(matrix, values.expand(16, -1), inputs.T @ inputs / len(inputs))
+        index = round_matrix(matrix, values.expand(16, -1), inputs.T @ inputs / len(inputs))
         assert error(matrix, index, values, inputs) < 0.2 * error(matrix, nearest, values, inputs)
         assert not torch.equal(index, nearest)
         matrix, values = (
@@ -367,10 +372,10 @@ class TestRounding:
             torch.linspace(-3, 3, 16),
         )
         nearest = torch.bucketize(matrix, (values[1:] + values[:-1]) / 2)
-        assert torch.equal(rounded(matrix, values.expand(8, -1), torch.eye(200)), nearest)
+        assert torch.equal(round_matrix(matrix, values.expand(8, -1), torch.eye(200)), nearest)
         # a table of its own for the last four rows
         each = torch.stack([values, 2 * values]).repeat_interleave(4, dim=0)
-        assert torch.equal(rounded(matrix * each[:, :1] / -3, each, torch.eye(200)), nearest)
+        assert torch.equal(round_matrix(matrix * each[:, :1] / -3, each, torch.eye(200)), nearest)
 
     def test_a_palette_weighs_errors_by_importance(self):
         weight = np.random.default_rng(0).standard_normal((4, 1000)).astype(np.float16)
@@ -384,7 +389,7 @@ class TestRounding:
                 ).sum()
             )
 
-        assert cost(*palette(weight, 4, importance)) < 0.7 * cost(*palette(weight, 4))
+        assert cost(*find_palette(weight, 4, importance)) < 0.7 * cost(*find_palette(weight, 4))
 
 
 class TestPackage:
@@ -410,7 +415,7 @@ class TestPackage:
         )[0][1]
         require_genuine(manifest, level_name(name, PADDED))
         assert manifest.target == METHODS[name].target or name == "mixed"
-        level = level_of(checkpoint, METHODS[name], partial_recipe)
+        level = make_level(checkpoint, METHODS[name], partial_recipe)
         assert set(level.forms) == set(chosen)
         weight = (
             Vocoder.from_checkpoint(checkpoint)
@@ -420,18 +425,18 @@ class TestPackage:
             .numpy()
         )
         how = dataclasses.replace(SCHEMES[levels[0]].weights, gptq=False)
-        nearest = form_of(weight, how)
+        nearest = make_form(weight, how)
         assert nearest is not None
-        assert not np.array_equal(level.forms[paths[0]].array(), nearest.array())
+        assert not np.array_equal(level.forms[paths[0]].to_array(), nearest.to_array())
 
     def test_layers_that_cannot_be_fitted(self, vocoder):
-        layers = vocoder_layers(vocoder)
+        layers = list_vocoder_layers(vocoder)
         without = {layer.name for layer in layers if not layer.is_tail and not can_be_fitted(layer)}
         assert {"decode.3.pool", "F0_conv", "N_conv"} <= without
         assert "generator.ups.0" not in without
 
     def test_multiply_accumulates_are_counted(self, vocoder):
-        layers = {layer.name: layer for layer in vocoder_layers(vocoder)}
+        layers = {layer.name: layer for layer in list_vocoder_layers(vocoder)}
         # 40 frames, 2 columns each, every column one product of each weight
         assert layers["decode.3.conv2"].macs == 80 * layers["decode.3.conv2"].elements
         assert layers["generator.ups.0"].macs == 80 * layers["generator.ups.0"].elements
@@ -442,9 +447,9 @@ class TestPackage:
 def test_moments_are_means_over_columns(vocoder, clip):
     paths = ("decode.0.conv1", "generator.resblocks.0.convs1.0", "generator.ups.1")
     inputs = inputs_by_hooks(vocoder, clip)
-    read = readings(vocoder, [clip, clip, clip], (), paths)
+    read = read_activations(vocoder, [clip, clip, clip], (), paths)
     for path in paths:
-        columns = Unfolded.from_layer(vocoder.get_submodule(path)).inputs(inputs[path])
+        columns = Unfolded.from_layer(vocoder.get_submodule(path)).gather_inputs(inputs[path])
         mean = columns.T @ columns / len(columns)
         moments = read[path].moments
         assert float((moments - mean).norm() / mean.norm()) < 1e-3, path
@@ -455,15 +460,18 @@ def test_moments_are_means_over_columns(vocoder, clip):
     assert all(a <= b for a, b in itertools.pairwise(form.entries[0]))
     by_rows = PaletteWeights(3, rows=4)
     form = fit(weight, by_rows)
-    assert form.entries.shape == (len(weight) // by_rows.rows_of(len(weight), weight[0].size), 8)
+    assert form.entries.shape == (
+        len(weight) // by_rows.choose_rows(len(weight), weight[0].size),
+        8,
+    )
     whole = fit(weight, PaletteWeights(6, int8_entries=True))
     assert whole.entries.dtype == torch.int8
-    assert np.abs(whole.array() - weight).max() < 0.1 * np.abs(weight).max()
+    assert np.abs(whole.to_array() - weight).max() < 0.1 * np.abs(weight).max()
 
 
 def test_one_layer_of_a_calibration(vocoder, clip):
     """A level of few layers leaves the others as they are, and so the vocoder that it is of."""
-    layers = {layer.name: layer for layer in vocoder_layers(vocoder)}
+    layers = {layer.name: layer for layer in list_vocoder_layers(vocoder)}
     paths = {"generator.resblocks.0.convs1.0": "w8a8", "encode.conv2": "p4"}
     plan = {
         path: LayerPlan(layers[path], SCHEMES[level].weights, SCHEMES[level].int8_input)
@@ -472,8 +480,8 @@ def test_one_layer_of_a_calibration(vocoder, clip):
     before = render_reference(vocoder, clip)
     settings = METHODS["w8a8"].activations
     calibration = Calibration(None, vocoder, settings, reads(vocoder, clip))
-    level = calibration.level(METHODS["mixed"], plan)
+    level = calibration.make_level(METHODS["mixed"], plan)
     assert set(level.forms) == set(paths)
-    inside = render_reference(level.applied(vocoder), clip)
+    inside = render_reference(level.apply(vocoder), clip)
     assert 5.0 < snr_db(before, inside) < 80.0
     assert np.array_equal(render_reference(vocoder, clip), before)

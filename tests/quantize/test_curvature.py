@@ -15,21 +15,21 @@ from kokoro_ane.quantize.curvature import (
     PAUSES,
     SPEECH,
     Curvature,
-    excerpts_of,
-    pause_vector,
-    speech_vector,
+    compute_pause_vector,
+    compute_speech_vector,
+    cut_excerpts,
 )
-from kokoro_ane.quantize.fits import symmetric
-from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.fits import quantize_symmetric
+from kokoro_ane.quantize.level import CompressionLevel
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.methods import METHODS
-from kokoro_ane.quantize.recipe import kept_recipe, load_recipe
+from kokoro_ane.quantize.recipe import load_recipe, locate_kept_recipe
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.render import render_reference
 from tests.demo_voice import DEMO_VOICE
 
 LAYERS = ("decode.1.conv1", "generator.resblocks.1.convs1.0", "generator.conv_post")
-VECTORS = {SPEECH: speech_vector, PAUSES: pause_vector}
+VECTORS = {SPEECH: compute_speech_vector, PAUSES: compute_pause_vector}
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +42,11 @@ def measured():
     forms = {}
     for path in LAYERS:
         weight = vocoder.get_submodule(path).weight.detach().numpy()
-        forms[path] = symmetric(weight, 8, weight.shape[1])
-    level = Level(METHODS["w8"], forms, {}, {}, {})
-    excerpts = excerpts_of(checkpoint, vocoder, seed=0, count=1)
+        forms[path] = quantize_symmetric(weight, 8, weight.shape[1])
+    level = CompressionLevel(METHODS["w8"], forms, {}, {}, {})
+    excerpts = cut_excerpts(checkpoint, vocoder, seed=0, count=1)
     assert [one.kind for one in excerpts] == list(KINDS)
-    curvature = Curvature.measured(vocoder, {"w8": level}, excerpts, probes=64, seed=0)
+    curvature = Curvature.measure(vocoder, {"w8": level}, excerpts, probes=64, seed=0)
     return vocoder, level, excerpts, curvature
 
 
@@ -58,14 +58,16 @@ def test_a_forecast_is_what_a_render_shows(measured, kind):
     vector, own = VECTORS[kind], VECTORS[kind](reference, reference)
     assert len(own.flatten()) > 100
     for path in LAYERS:
-        changed = Level(level.method, {path: level.forms[path]}, {}, {}, {}).applied(vocoder)
+        changed = CompressionLevel(level.method, {path: level.forms[path]}, {}, {}, {}).apply(
+            vocoder
+        )
         samples = torch.from_numpy(render_reference(changed, inputs))
         rendered = float((vector(samples, reference) - own).square().mean())
         forecast = curvature.distance({path: "w8"}, {kind: 1.0})
         # 64 gradients leave a standard deviation of 18 %
         assert forecast == pytest.approx(rendered, rel=0.6)
     together = curvature.distance(dict.fromkeys(LAYERS, "w8"), {kind: 1.0})
-    samples = torch.from_numpy(render_reference(level.applied(vocoder), inputs))
+    samples = torch.from_numpy(render_reference(level.apply(vocoder), inputs))
     assert together == pytest.approx(
         float((vector(samples, reference) - own).square().mean()), rel=0.6
     )
@@ -94,17 +96,17 @@ def test_what_fills_a_pause_counts_there_alone():
 
 def test_a_choice_is_of_its_size_and_is_read_again(copied):
     checkpoint, build = copied
-    parent = Request(checkpoint, build, "fp16", PADDED).verified()
-    candidates = Candidates.measured(checkpoint, METHODS["mixed18"], parent, build / "search")
+    parent = PackageRequest(checkpoint, build, "fp16", PADDED).load_verified()
+    candidates = Candidates.measure(checkpoint, METHODS["mixed18"], parent, build / "search")
     weights = dict.fromkeys(KINDS, 1.0)
     most = (candidates.least_bytes * candidates.whole_bytes) ** 0.5
-    point, size_bytes = candidates.within(most, weights)
+    point, size_bytes = candidates.find_within(most, weights)
     assert candidates.least_bytes <= size_bytes <= most
     assert len(set(point.levels.values())) > 1
     path = candidates.save(point, size_bytes, build)
-    assert path == kept_recipe(checkpoint, "mixed18", build)
+    assert path == locate_kept_recipe(checkpoint, "mixed18", build)
     assert load_recipe(path).levels == point.levels
     files = {one: one.stat().st_mtime_ns for one in (build / "search").iterdir()}
-    again = Candidates.measured(checkpoint, METHODS["mixed18"], parent, build / "search")
-    assert again.within(most, weights)[0] == point
+    again = Candidates.measure(checkpoint, METHODS["mixed18"], parent, build / "search")
+    assert again.find_within(most, weights)[0] == point
     assert {one: one.stat().st_mtime_ns for one in (build / "search").iterdir()} == files

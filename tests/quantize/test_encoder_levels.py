@@ -19,9 +19,9 @@ from kokoro_ane.encoder.encoder_steps import Buckets
 from kokoro_ane.encoder.functions import Encoder, make_torch_functions
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.quantize import encoder_layers, plan
-from kokoro_ane.quantize.compress import ENCODER_TENSORS, build_compressed, level_path
-from kokoro_ane.quantize.encoder_layers import encoder_fits, encoder_plan, with_stored_lstms
-from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.compress import ENCODER_TENSORS, build_compressed, locate_level
+from kokoro_ane.quantize.encoder_layers import collect_encoder_fits, plan_encoder, with_stored_lstms
+from kokoro_ane.quantize.fits import make_form
 from kokoro_ane.quantize.level import load_level
 from kokoro_ane.quantize.methods import (
     STAGE_METHODS,
@@ -30,7 +30,7 @@ from kokoro_ane.quantize.methods import (
     OwnGrid,
     PaletteWeights,
 )
-from kokoro_ane.quantize.stored_forms import Integers, Table
+from kokoro_ane.quantize.stored_forms import Integers, Palette
 from kokoro_ane.speech.speech import own_speech
 from mlprogram import Program
 
@@ -46,21 +46,21 @@ class TestStored:
         weight = (
             noise(16, 64, 1, 3) * np.linspace(0.01, 1, 64, dtype=np.float32)[None, :, None, None]
         )
-        row, block = (form_of(weight, how) for how in (IntegerWeights(), IntegerWeights(8, 32)))
+        row, block = (make_form(weight, how) for how in (IntegerWeights(), IntegerWeights(8, 32)))
         assert isinstance(block, Integers)
         assert block.scale.shape == (16, 2, 1, 1)
-        errors = [np.square(form.array() - weight).mean() for form in (row, block) if form]
+        errors = [np.square(form.to_array() - weight).mean() for form in (row, block) if form]
         assert errors[1] < 0.7 * errors[0]
-        assert np.abs(block.array() - weight).max() <= np.abs(weight).max() / 254 * 1.001
+        assert np.abs(block.to_array() - weight).max() <= np.abs(weight).max() / 254 * 1.001
 
     def test_a_table_for_some_rows_is_nearer_than_one_for_all(self):
         weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
-        whole, grouped = (form_of(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
-        assert isinstance(grouped, Table)
+        whole, grouped = (make_form(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
+        assert isinstance(grouped, Palette)
         assert grouped.entries.shape == (2, 64)
         assert grouped.index.max() < 64
         quiet = [
-            np.square(form.array()[:16] - weight[:16]).sum() for form in (whole, grouped) if form
+            np.square(form.to_array()[:16] - weight[:16]).sum() for form in (whole, grouped) if form
         ]
         assert quiet[1] < 0.01 * quiet[0]
 
@@ -68,10 +68,10 @@ class TestStored:
     def test_few_values_are_their_own_table(self, bits):
         values = noise(2**bits)
         weight = values[np.random.default_rng(1).integers(0, 2**bits, (40, 50))]
-        form = form_of(weight, OwnGrid())
-        assert isinstance(form, Table)
+        form = make_form(weight, OwnGrid())
+        assert isinstance(form, Palette)
         assert form.entries.shape[1] == 2**bits
-        assert np.array_equal(form.array(), weight)
+        assert np.array_equal(form.to_array(), weight)
 
     def test_a_grid_of_each_row_is_found(self):
         """With scales that float32 holds every weight comes back to its last bit."""
@@ -79,21 +79,21 @@ class TestStored:
         scale = generator.uniform(1e-3, 1e-2, (48, 1)).astype(np.float32)
         whole = generator.integers(-127, 128, (48, 300))
         weight = (whole.astype(np.float32) * scale).astype(np.float32)
-        form = form_of(weight, OwnGrid())
+        form = make_form(weight, OwnGrid())
         assert isinstance(form, Integers)
         assert np.array_equal(form.values, whole)
-        assert np.abs(form.array() - weight).max() <= 1e-7 * np.abs(weight).max()
-        assert (form.array() == weight).mean() > 0.99
+        assert np.abs(form.to_array() - weight).max() <= 1e-7 * np.abs(weight).max()
+        assert (form.to_array() == weight).mean() > 0.99
 
     def test_what_stands_on_no_grid_stays(self):
         weight = noise(8, 300)
-        assert form_of(weight, OwnGrid()) is None
+        assert make_form(weight, OwnGrid()) is None
         on_grid = np.rint(weight * 20).astype(np.float32) * np.float32(0.013)
         # one weight of 2,400 beside the grid of its row; the others' are more than 256 values
         on_grid[3, 7] += 0.004
         on_grid *= np.linspace(1, 2, 8, dtype=np.float32)[:, None]
-        assert form_of(on_grid, OwnGrid()) is None
-        assert form_of(weight.astype(np.float16), OwnGrid()) is None
+        assert make_form(on_grid, OwnGrid()) is None
+        assert make_form(weight.astype(np.float16), OwnGrid()) is None
 
 
 def arguments_for(method, checkpoint, build):
@@ -115,8 +115,8 @@ def test_moments_are_of_what_a_weight_multiplies(tiny_build, tiny_checkpoint, mo
     encoder = with_stored_lstms(Encoder.from_checkpoint(tiny_checkpoint))
     monkeypatch.setattr(plan, "SMALL", 0)
     every = Method("every", "", "fp16", PaletteWeights(6, gptq=True))
-    planned = encoder_plan(every, encoder)
-    fits = encoder_fits(tiny_checkpoint, encoder, planned)
+    planned = plan_encoder(every, encoder)
+    fits = collect_encoder_fits(tiny_checkpoint, encoder, planned)
     without = set(planned) - set(fits)
     assert without == {path for path in planned if path.endswith(("fc", "embedding", "embeddings"))}
     program = Program(tiny_build / "KokoroEncoder-tiny-fp16.mlpackage", function="duration")
@@ -146,7 +146,7 @@ def test_mixed_gives_energy_fewer_bits_than_durations():
         "predictor.shared.weight_ih",
         "predictor.N.0.conv1",
     )
-    assert [mixed.weights_of(name) for name in names] == [
+    assert [mixed.find_weights(name) for name in names] == [
         PaletteWeights(bits, gptq=True, rows=16) for bits in (6, 8, 6, 4)
     ]
 
@@ -201,11 +201,11 @@ class TestPackage:
         # weight_hh is too small here to pay
         stored = [makers[lstm.inputs[name][0]] for name in ("weight_ih", "weight_hh")]
         assert stored == [kind, "const"]
-        path = level_path(LEVELS[method], tiny_checkpoint, build, ENCODER_NAME)
+        path = locate_level(LEVELS[method], tiny_checkpoint, build, ENCODER_NAME)
         level = load_level(path, tiny_checkpoint, LEVELS[method])
         assert level is not None
         assert np.array_equal(
-            level.forms["predictor.shared.weight_ih"].array(),
+            level.forms["predictor.shared.weight_ih"].to_array(),
             program.constant(lstm.inputs["weight_ih"][0]),
         )
         with pytest.raises(InputError, match="was made from another method"):
@@ -219,8 +219,8 @@ class TestPackage:
         monkeypatch,
     ):
         build = shutil.copytree(tiny_build, tmp_path / "build")
-        whole = Table.array
-        monkeypatch.setattr(Table, "array", lambda form: whole(form)[::-1])
+        whole = Palette.to_array
+        monkeypatch.setattr(Palette, "to_array", lambda form: whole(form)[::-1])
         with pytest.raises(CheckFailed, match="unpacks"):
             build_compressed(LEVELS["p6"], tiny_checkpoint, build, stage=ENCODER_NAME)
         assert [path.name for path in build.glob("*p6*")] == ["KokoroEncoder-tiny-p6.safetensors"]

@@ -20,7 +20,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.curvature import can_take
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.methods import (
     CHOICES,
     METHODS,
@@ -28,13 +28,13 @@ from kokoro_ane.quantize.methods import (
     Activations,
     IntegerWeights,
     PaletteWeights,
+    find_method,
     is_strided,
-    method_named,
     with_settings,
 )
-from kokoro_ane.quantize.plan import Layer, int8_macs_share, plan_for
-from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
-from kokoro_ane.quantize.trade_off import Option, first_within, trade_off
+from kokoro_ane.quantize.plan import LayerSpec, int8_macs_share, plan_for
+from kokoro_ane.quantize.recipe import RECIPES, choose_recipe, find_recipe, load_recipe
+from kokoro_ane.quantize.trade_off import Option, compute_trade_off, find_first_within
 from kokoro_ane.runtimes.genuine import require_genuine
 from tests.commands import parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
@@ -44,7 +44,7 @@ from tests.eval.release_build import release
 def layer(name, elements, channels, outputs, macs, **other):
     plain = {"transposed": False, "is_style": False, "is_tail": False}
     sizes = {"elements": elements, "channels": channels, "outputs": outputs, "macs": macs}
-    return Layer(name, **sizes, **plain | other)
+    return LayerSpec(name, **sizes, **plain | other)
 
 
 LARGE = layer("generator.resblocks.0.convs1.0", 12_288, 64, 64, macs=900)
@@ -63,7 +63,7 @@ def test_names_agree_and_an_unknown_one_lists_them():
         assert method.title
     names = "fp16, w8, p8, p6, p4, w4, w8a8, p6a8, p4a8, mixed, mixed18"
     assert list(METHODS) == names.split(", ")
-    refused(f"unknown method 'w9'; there are: {names}", method_named, "w9")
+    refused(f"unknown method 'w9'; there are: {names}", find_method, "w9")
     assert [name for name, method in METHODS.items() if method.unfit_for_engine] == ["w4"]
 
 
@@ -98,7 +98,7 @@ def test_impossible_configurations(kind, options, message):
 """,
 )
 def test_blocks_divide_their_channels(channels, block):
-    assert IntegerWeights(4, 32).block_of(channels) == block
+    assert IntegerWeights(4, 32).choose_block(channels) == block
 
 
 @table(
@@ -113,9 +113,9 @@ def test_blocks_divide_their_channels(channels, block):
 """,
 )
 def test_rows_that_share_a_table_divide_the_outputs_and_pay(outputs, width, rows):
-    assert PaletteWeights(4, rows=4).rows_of(outputs, width) == rows
-    assert PaletteWeights(4).rows_of(outputs, width) == outputs
-    assert PaletteWeights(4, rows=4).rows_of(512, 384, value_bytes=4) == 16
+    assert PaletteWeights(4, rows=4).choose_rows(outputs, width) == rows
+    assert PaletteWeights(4).choose_rows(outputs, width) == outputs
+    assert PaletteWeights(4, rows=4).choose_rows(512, 384, value_bytes=4) == 16
 
 
 class TestSettings:
@@ -221,16 +221,16 @@ class TestPlan:
 class TestRecipeFile:
     def test_a_checkpoints_folder_brings_its_own(self):
         checkpoint = open_checkpoint(str(DEMO_VOICE))
-        recipe = recipe_for(METHODS["mixed"], checkpoint, Path("build"))
+        recipe = choose_recipe(METHODS["mixed"], checkpoint, Path("build"))
         assert recipe is not None
         recipe.require_fits(checkpoint)
-        assert recipe_path(checkpoint, "mixed18", Path("build")) == RECIPES / "demo-mixed18.json"
+        assert find_recipe(checkpoint, "mixed18", Path("build")) == RECIPES / "demo-mixed18.json"
 
     def test_weights_of_kokoros_architecture_follow_kokoro_int8s(self):
         demo = open_checkpoint(str(DEMO_VOICE))
         config = KokoroConfig.load(DATA / CONFIG)
         other = replace(demo, config=replace(config, name="mine"), folder=DATA)
-        recipe = recipe_for(METHODS["mixed18"], other, Path("build"))
+        recipe = choose_recipe(METHODS["mixed18"], other, Path("build"))
         assert recipe.checkpoint == "kokoro-int8"
         recipe.require_fits(other)
         refused("was found for checkpoint kokoro-int8", recipe.require_fits, demo)
@@ -267,10 +267,10 @@ class TestTradeOff:
     ]
 
     def test_trade_offs_are_the_best_of_their_size(self):
-        curve = trade_off(self.OPTIONS)
+        curve = compute_trade_off(self.OPTIONS)
         assert [point.saved for point in curve] == pytest.approx([0.0, 2e6, 7e6, 10e6])
         assert [point.distance for point in curve] == pytest.approx([0.0, 0.02, 0.12, 1.02])
-        best = first_within(curve, whole_bytes=20e6, most_bytes=14e6)
+        best = find_first_within(curve, whole_bytes=20e6, most_bytes=14e6)
         assert best.levels == {"a": "w8", "b": "fp16", "c": "w8"}
         # Against every combination of levels
         by_layer = [[o for o in self.OPTIONS if o.layer == layer] for layer in "abc"]
@@ -282,12 +282,14 @@ class TestTradeOff:
             ]
             assert point.distance <= min(sum(o.distance for o in c) for c in rivals) + 1e-9
         with pytest.raises(InputError, match=r"9.0 MB is out of reach: .* as far as 10.0 MB"):
-            first_within(curve, whole_bytes=20e6, most_bytes=9e6)
+            find_first_within(curve, whole_bytes=20e6, most_bytes=9e6)
 
 
 def renamed(build, checkpoint, method, name, link=False):
     """One method's package under another's name: a copy or a link, and an edited manifest."""
-    old, new = (Request(checkpoint, build, level, PADDED).vocoder for level in (method, name))
+    old, new = (
+        PackageRequest(checkpoint, build, level, PADDED).vocoder for level in (method, name)
+    )
     if name != method:
         place = new.with_suffix(".mlpackage")
         if place.exists():
@@ -334,7 +336,7 @@ class TestWhatItsNameSays:
         levels = ("fp16", "w8", "w8a8", "p4", "mixed")
         for method, name in itertools.product(levels, (*levels, "p6", "w4")):
             old, folder = (
-                Request(checkpoint, build, method, PADDED).vocoder,
+                PackageRequest(checkpoint, build, method, PADDED).vocoder,
                 tmp_path / method / name,
             )
             folder.mkdir(parents=True)

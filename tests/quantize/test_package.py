@@ -21,7 +21,7 @@ from kokoro_ane.core.contract import MAIN, PADDED
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
+from kokoro_ane.eval.channel_gains import find_wrong_scales, read_layer_pairs
 from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
@@ -30,14 +30,14 @@ from kokoro_ane.quantize import level
 from kokoro_ane.quantize.compress import (
     CompressedStage,
     build_compressed,
-    level_for,
-    level_path,
+    load_or_make_level,
+    locate_level,
+    make_parent_stage,
     require_stored,
-    stage_of,
 )
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.methods import METHODS, IntegerWeights
-from kokoro_ane.quantize.plan import vocoder_layers
+from kokoro_ane.quantize.plan import list_vocoder_layers
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput
 from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
 from kokoro_ane.speech.speech import own_speech
@@ -87,7 +87,7 @@ def scaled_tables(program):
 
 
 def compressed_layers(built):
-    layers = vocoder_layers(Vocoder.from_checkpoint(built[0]))
+    layers = list_vocoder_layers(Vocoder.from_checkpoint(built[0]))
     return [layer for layer in layers if layer.elements > 2048 and not layer.is_tail]
 
 
@@ -106,8 +106,8 @@ def stage_with(built, name):
     """The stage of a level that was built, from its file."""
     parent = manifest_of(built, "fp16")
     recipe = recipe_of(built[0]) if METHODS[name].by_recipe else None
-    made = level_for(quick(name), *built, recipe)
-    return CompressedStage.from_stage(made, stage_of(built[0], parent), parent)
+    made = load_or_make_level(quick(name), *built, recipe)
+    return CompressedStage.from_stage(made, make_parent_stage(built[0], parent), parent)
 
 
 class TestStructure:
@@ -192,20 +192,22 @@ class TestLevelFile:
         for name in COMPRESSED:
             recipe = recipe_of(built[0]) if METHODS[name].by_recipe else None
             made, read = (
-                level_for(quick(name), *built, recipe),
-                level.load_level(level_path(METHODS[name], *built), built[0], quick(name), recipe),
+                load_or_make_level(quick(name), *built, recipe),
+                level.load_level(
+                    locate_level(METHODS[name], *built), built[0], quick(name), recipe
+                ),
             )
             assert read is not None
             assert set(read.forms) == set(made.forms)
             assert read.caps == made.caps
             assert read.ranges == made.ranges
             for path, form in read.forms.items():
-                assert np.array_equal(form.array(), made.forms[path].array()), path
+                assert np.array_equal(form.to_array(), made.forms[path].to_array()), path
                 assert form.label == made.forms[path].label
 
     def test_what_is_wrong_with_a_file_is_one_line(self, copied, monkeypatch, tmp_path):
         checkpoint, build = copied
-        path, method = level_path(METHODS["w8"], *copied), METHODS["w8"]
+        path, method = locate_level(METHODS["w8"], *copied), METHODS["w8"]
         whole = path.read_bytes()
         with pytest.raises(InputError, match="was made from another method"):
             level.load_level(path, checkpoint, METHODS["p6"])
@@ -232,7 +234,7 @@ class TestW8A8:
     def test_convolutions_read_int8_by_symmetric_scales(self, built):
         program, layers = (
             program_of(built, "w8a8"),
-            vocoder_layers(Vocoder.from_checkpoint(built[0])),
+            list_vocoder_layers(Vocoder.from_checkpoint(built[0])),
         )
         layers = tuple(layer for layer in layers if not layer.is_tail)
         maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
@@ -351,7 +353,7 @@ class TestQualityCommand:
         """Two seconds are all that is judged."""
         clips = [clip for clip in own_speech(built[0]) if clip.frames >= 80]
         shortest = min(clips, key=lambda clip: clip.frames)
-        monkeypatch.setattr("kokoro_ane.eval.reference.judged_clips", lambda *_: [shortest])
+        monkeypatch.setattr("kokoro_ane.eval.reference.list_judged_clips", lambda *_: [shortest])
         # slow where random weights speak
         monkeypatch.setattr("kokoro_ane.eval.metrics.trial.words_heard", lambda _: ("nothing",))
 
@@ -375,7 +377,7 @@ class TestQualityCommand:
 
     def test_a_level_is_judged_before_it_is_converted(self, copied, one_clip, capsys):
         """The file's figures are nearly the package's; where it is missing it is made."""
-        path = level_path(METHODS["w8"], *copied)
+        path = locate_level(METHODS["w8"], *copied)
         made = path.read_bytes()
         path.unlink()
         records = []
@@ -404,7 +406,7 @@ class TestQualityCommand:
         bits, by the sound of one clip.
         """
         method = METHODS["w8"]
-        made = level_for(method, *copied)
+        made = load_or_make_level(method, *copied)
         forms = [form for form in made.forms.values() if isinstance(form, Integers)]
         if channels:
             forms[0].scale[:channels] *= 1.1
@@ -412,7 +414,7 @@ class TestQualityCommand:
         else:
             for form in forms:
                 form.values[:] = form.values // 32 * 32
-        level.save_level(made, level_path(method, *copied), copied[0])
+        level.save_level(made, locate_level(method, *copied), copied[0])
         assert self.run(copied, "--runtime", "torch") == 1
         data = printed(capsys)
         assert data["verdict"] == "REJECT"
@@ -459,8 +461,8 @@ class TestQualityCommand:
         parent = manifest_of(copied, "fp16").package_path
         for name in COMPRESSED:
             assert (
-                wrong_scales(
-                    package_pairs(parent, manifest_of(copied, name).package_path),
+                find_wrong_scales(
+                    read_layer_pairs(parent, manifest_of(copied, name).package_path),
                     METHODS[name].balances,
                 )
                 == ()
@@ -516,7 +518,7 @@ class TestQualityCommand:
 
     def test_a_layout_is_built_under_its_name(self):
         fp16, w8a8 = (
-            Request(open_checkpoint(str(DEMO_VOICE)), Path("a b"), level, "streaming-poly")
+            PackageRequest(open_checkpoint(str(DEMO_VOICE)), Path("a b"), level, "streaming-poly")
             for level in ("fp16", "w8a8")
         )
         common = f"--without-sine --checkpoint {shlex.quote(str(DEMO_VOICE))}"

@@ -19,9 +19,9 @@ from kokoro_ane.core.export import FunctionSpec, TensorType, convert, save_packa
 from kokoro_ane.quantize.stored_forms import (
     Integers,
     OrderedLSTM,
+    Palette,
     RoundedInput,
     StoredWeight,
-    Table,
     register_with_onnx,
     store,
 )
@@ -58,9 +58,9 @@ def tables(groups, bits, int8=False):
         if int8:
             entries = np.sort(random.integers(-127, 128, (groups, 2**bits)), axis=1).astype(np.int8)
             scale = random.uniform(1e-3, 2e-3, (groups, 1)).astype(np.float16)
-            return Table(index, entries, axis, label, scale)
+            return Palette(index, entries, axis, label, scale)
         entries = np.sort(random.normal(0, 0.1, (groups, 2**bits)), axis=1).astype(np.float16)
-        return Table(index, entries, axis, label)
+        return Palette(index, entries, axis, label)
 
     return make
 
@@ -165,7 +165,7 @@ def test_a_package_holds_the_forms_and_computes_what_the_module_computes(
     assert set(decoded) == set(forms)
     for label, form in forms.items():
         assert decoded[label].dtype == np.float16
-        assert np.array_equal(decoded[label], form.array())
+        assert np.array_equal(decoded[label], form.to_array())
     counts = Counter(op.op_type for op in program.operations)
     assert {name for name in counts if name.startswith("constexpr_")} == kinds
     assert counts["lstm"] == (kind is Recurrent)
@@ -234,15 +234,15 @@ def test_the_float_weight_is_gone_and_the_form_is_at_hand():
     store(layer, form)
     assert form in layer.modules()
     assert sum(parameter.numel() for parameter in layer.parameters()) == len(layer.bias)
-    assert np.array_equal(layer.weight.detach().numpy().astype(np.float16), form.array())
+    assert np.array_equal(layer.weight.detach().numpy().astype(np.float16), form.to_array())
 
 
 @pytest.mark.parametrize("make", [rows, tables(4, 4), tables(2, 4, int8=True)])
 def test_a_form_times_a_factor_has_the_same_integers(make):
     form = make(np.random.default_rng(0), (8, 4, 1, 1), 0, "weight")
-    half = form.times(0.5)
-    assert np.array_equal(half.array(), form.array() / 2)
-    assert form.array().any()
+    half = form.scale_by(0.5)
+    assert np.array_equal(half.to_array(), form.to_array() / 2)
+    assert form.to_array().any()
 
 
 def test_the_lstm_is_pytorchs():

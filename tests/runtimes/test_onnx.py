@@ -15,9 +15,9 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.layers import Conv, ConvTranspose, Snake, with_zero_taps
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
-from kokoro_ane.quantize.fits import form_of
-from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.fits import make_form
+from kokoro_ane.quantize.level import CompressionLevel
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.methods import METHODS, IntegerWeights
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.runtimes.genuine import require_genuine
@@ -60,21 +60,21 @@ class TestFiles:
         """Its vocoder alone, opened from the manifest; figures of another version or precision have
         another name.
         """
-        from kokoro_ane.eval.execution import arithmetic, opened
+        from kokoro_ane.eval.execution import name_arithmetic, open_executable
         from kokoro_ane.runtimes.registry import judged_manifest
         from kokoro_ane.speech.speech import check_speech
         from kokoro_ane.vocoder.render import render_reference
 
-        request = Request(tiny_checkpoint, build, "fp32")
+        request = PackageRequest(tiny_checkpoint, build, "fp32")
         method, manifest = judged_manifest("onnx", request, build_package)
-        speech, how = check_speech(tiny_checkpoint, 40), arithmetic("onnx", "declared")
+        speech, how = check_speech(tiny_checkpoint, 40), name_arithmetic("onnx", "declared")
         assert method.name == "fp32"
         assert how.startswith("onnx-1.")
-        assert arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
+        assert name_arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
         reference = render_reference(Vocoder.from_checkpoint(tiny_checkpoint), speech)
-        assert snr_db(reference, opened(manifest.path, how).render(speech)) >= 100
+        assert snr_db(reference, open_executable(manifest.path, how).render(speech)) >= 100
         with refused("--precision ane_numerics is of the executed packages"):
-            arithmetic("onnx", "ane_numerics")
+            name_arithmetic("onnx", "ane_numerics")
         with refused("--runtime torch is what levels are judged against"):
             judged_manifest("torch", request, build_package)
 
@@ -82,7 +82,7 @@ class TestFiles:
         from kokoro_ane.runtimes.registry import judged_manifest
 
         source = str(tiny_checkpoint.folder)
-        request = Request(tiny_checkpoint, tmp_path, "w8", source=source)
+        request = PackageRequest(tiny_checkpoint, tmp_path, "w8", source=source)
         _, manifest = judged_manifest("onnx", request, build_package)
         # after the line that says why the layout is padded
         lines = capsys.readouterr().err.splitlines()[1:]
@@ -115,7 +115,7 @@ class TestFiles:
         """A processor that loses bits refuses integer products; opened nevertheless, there is more
         noise.
         """
-        from kokoro_ane.eval.facts import facts_of
+        from kokoro_ane.eval.facts import read_facts
         from kokoro_ane.pipeline.apply import main as quantize
 
         copied = Path(shutil.copytree(build, tmp_path / "build"))
@@ -130,7 +130,7 @@ class TestFiles:
         for name in sorted({"fp32", "w8", "w8a8"} - {level}):
             with refused(f"which is not padded-{name}: renamed"):
                 require_genuine(dataclasses.replace(manifest, method=name), f"padded-{name}")
-        facts = facts_of(manifest)
+        facts = read_facts(manifest)
         stored = facts.stored_bytes["int8"] + facts.stored_bytes.get("uint8", 0)
         assert facts.stored_bytes["float"] / 4 < stored < facts.bytes
         products = facts.operations.get(onnx_file.INTEGER_PRODUCT, 0)
@@ -140,7 +140,7 @@ class TestFiles:
         assert marks == ({onnx_file.INTEGERS} if integers else set())
         reference = spoken(tiny_checkpoint, copied, "onnx", "abt de, fɡh.")
         vocoder, frames = (
-            open_runtime("onnx", Request(tiny_checkpoint, copied, level)).vocoder,
+            open_runtime("onnx", PackageRequest(tiny_checkpoint, copied, level)).vocoder,
             reference["asr"].shape[-1],
         )
         columns = (reference[name] for name in VOCODER_INPUTS)
@@ -148,7 +148,7 @@ class TestFiles:
         assert least_db < snr_db(reference["waveform"], waveform) < most_db
         path.unlink()
         with refused(f"run `kokoro-ane quantize --method {level} .*--runtime onnx`"):
-            open_runtime("onnx", Request(tiny_checkpoint, copied, level))
+            open_runtime("onnx", PackageRequest(tiny_checkpoint, copied, level))
         assert quantize(["--method", "p6", *flags]) == 2
 
 
@@ -158,7 +158,7 @@ INNER, OUT = 12, 20
 # A convolution as the recipe prepares it, and the range of what it reads
 def integer_conv(conv, size, place):
     """The convolution on its weights' integers."""
-    form = form_of(conv.weight.detach().numpy(), IntegerWeights())
+    form = make_form(conv.weight.detach().numpy(), IntegerWeights())
     assert isinstance(form, Integers)
     return IntegerConv(conv, form, size, place)
 
@@ -248,7 +248,7 @@ def test_places_name_every_convolution_and_a_level_fits_what_they_fold(tiny_chec
     for name, place in places(eager).items():
         layer = vocoder.get_submodule(place.path)
         weight, axis = layer.weight.detach(), int(layer.transposed)
-        forms[place.path] = form_of(weight.numpy(), IntegerWeights(), axis=axis)
+        forms[place.path] = make_form(weight.numpy(), IntegerWeights(), axis=axis)
         divisor = torch.ones(1) if place.alpha is None else place.alpha
         divisor = divisor.view((-1, 1, 1, 1) if axis else (1, -1, 1, 1))
         folded[name] = weight * place.outer / divisor
@@ -258,7 +258,7 @@ def test_places_name_every_convolution_and_a_level_fits_what_they_fold(tiny_chec
         for path, layer in vocoder.named_modules()
         if isinstance(layer, Conv | ConvTranspose) and path != "generator.conv_post"
     }
-    attach_to_eager(eager, vocoder, Level(METHODS["w8"], forms, {}, {}, {}))
+    attach_to_eager(eager, vocoder, CompressionLevel(METHODS["w8"], forms, {}, {}, {}))
     for name, weight in folded.items():
         assert snr_db(weight, eager.get_submodule(name).weight.detach()) > 35, name
 

@@ -22,7 +22,7 @@ from kokoro_ane.core.steps import run_steps
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, begin
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.runtimes.opened_voice import open_voice
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import (
@@ -75,7 +75,7 @@ def build(tiny_checkpoint, tmp_path_factory):
 
 
 def spoken(checkpoint, build, runtime, phonemes):
-    opened = open_runtime(runtime, Request(checkpoint, build))
+    opened = open_runtime(runtime, PackageRequest(checkpoint, build))
     chain = Chain(
         checkpoint.config.vocab,
         open_voice(checkpoint, checkpoint.voices[0], opened.vocoder.predictor),
@@ -142,7 +142,7 @@ def test_a_runtime_of_files_says_what_pytorch_says(
     for name in ("hidden", "text", "f0_hz", "energy"):
         exact = runtime == "onnx" and name in ("hidden", "text")
         assert snr_db(reference[name], outputs[name]) >= (100 if exact else 90), name
-    vocoder = open_runtime(runtime, Request(tiny_checkpoint, build)).vocoder
+    vocoder = open_runtime(runtime, PackageRequest(tiny_checkpoint, build)).vocoder
     columns = (reference[name] for name in VOCODER_INPUTS)
     waveform = vocoder.run(*columns, reference["asr"].shape[-1])
     assert snr_db(reference["waveform"], waveform) >= 100
@@ -156,7 +156,9 @@ def test_a_runtime_that_is_not_installed_names_its_command(
     uninstall(monkeypatch, library)
     line = "make venv" if runtime == "onnx" else f'pip install "kokoro-ane[{runtime}]"'
     needed = f"runtime {runtime} needs {library}, which is not installed: run `{line}`"
-    refused(f"^{re.escape(needed)}$", open_runtime, runtime, Request(tiny_checkpoint, tmp_path))
+    refused(
+        f"^{re.escape(needed)}$", open_runtime, runtime, PackageRequest(tiny_checkpoint, tmp_path)
+    )
     assert default_runtime() == "mlprogram"
     flags = f"--runtime {runtime} --checkpoint {tiny_checkpoint.folder}"
     assert build_stage(f"vocoder {flags} --out {tmp_path}".split()) == 2
@@ -178,9 +180,9 @@ def test_a_file_of_another_make_is_refused(runtime, tiny_checkpoint, tmp_path_fa
     }
     for message, change in changes.items():
         path.write_text(json.dumps(whole | change))
-        refused(message, open_runtime, runtime, Request(tiny_checkpoint, copied))
+        refused(message, open_runtime, runtime, PackageRequest(tiny_checkpoint, copied))
     message = f"json does not exist: run `kokoro-ane build encoder --runtime {runtime}"
-    refused(message, open_runtime, runtime, Request(tiny_checkpoint, tmp_path / "nothing"))
+    refused(message, open_runtime, runtime, PackageRequest(tiny_checkpoint, tmp_path / "nothing"))
 
 
 def flags(folder, build, out):
@@ -257,7 +259,9 @@ class TestPackages:
         """Vocoder against vocoder: durations, F0 and spectrum shared."""
         inputs, waveforms = check_speech(tiny_checkpoint, 37), []
         for name in ("torch", "mlprogram"):
-            vocoder = open_runtime(name, Request(tiny_checkpoint, tiny_build, method)).vocoder
+            vocoder = open_runtime(
+                name, PackageRequest(tiny_checkpoint, tiny_build, method)
+            ).vocoder
             style = inputs.style[:, :, None, None]
             samples = vocoder.run(vocoder.pack(inputs), style, style[:, :0], inputs.frames)
             waveforms.append(samples.numpy())

@@ -19,7 +19,7 @@ from kokoro_ane.pipeline.audio import convert_to_pcm
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
 from kokoro_ane.pipeline.voice_file import decode_pack
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_g2p import G2P
 from kokoro_g2p.port.text_tables import spoken_chunks, write_text_tables
@@ -77,7 +77,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
         assert main(flags.split()) == 3
         (bundle,) = tmp_path.glob("build/bundle-*")
     checkpoint, build = open_checkpoint(source), bundle.parent
-    opened = open_runtime("onnx", Request(checkpoint, build, "fp32", layout))
+    opened = open_runtime("onnx", PackageRequest(checkpoint, build, "fp32", layout))
     voice = checkpoint.voices[0]
     text = f"{TEXT}\n{MARKED.format(voice=voice, other=checkpoint.voices[-1])}"
 

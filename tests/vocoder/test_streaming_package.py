@@ -27,9 +27,9 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.eval.facts import facts_of
-from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.levels import wrong_channels
+from kokoro_ane.eval.facts import read_facts
+from kokoro_ane.eval.gates import select_gates
+from kokoro_ane.eval.levels import find_wrong_channels
 from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
@@ -39,17 +39,17 @@ from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.compress import (
     LevelFile,
     build_compressed,
-    level_for,
+    load_or_make_level,
+    make_parent_stage,
     require_stored,
-    stage_of,
 )
 from kokoro_ane.quantize.locator import default_layout
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import (
     PRODUCTS,
     Residuals,
-    statistics_shift,
-    streaming_stage,
+    make_streaming_stage,
+    measure_statistics_shift,
     with_integers,
 )
 from kokoro_ane.runtimes.genuine import require_genuine
@@ -117,7 +117,7 @@ def speech(built):
 @pytest.fixture
 def stage(built):
     """The stage of the uncompressed package."""
-    return stage_of(built[0], manifest_of(built, "fp16"))
+    return make_parent_stage(built[0], manifest_of(built, "fp16"))
 
 
 def manifest_of(built, level, layout=STREAMING):
@@ -139,7 +139,7 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
         snr_db(render_reference(Vocoder.from_checkpoint(checkpoint), short), package.render(short))
         > 40
     )
-    twin = stage_of(checkpoint, package.manifest).make_torch_chain()
+    twin = make_parent_stage(checkpoint, package.manifest).make_torch_chain()
     whole = package.render(speech)
     assert snr_db(twin.render(speech), whole) > 40
     features, style = package.pack(speech), speech.style[:, :, None, None]
@@ -185,11 +185,11 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
         UTTERANCE,
         WINDOW,
     ]
-    facts = facts_of(manifest)
+    facts = read_facts(manifest)
     assert sum(facts.stored_bytes.values()) < 1.02 * facts.bytes
     assert facts.minimum_ios == "iOS18"
     # windows, not the utterance
-    long = facts_of(manifest, 280)
+    long = read_facts(manifest, 280)
     assert long.forecast["m1"]["engine_high"] != facts.forecast["m1"]["engine_high"]
 
 
@@ -199,7 +199,7 @@ def test_every_method_compresses_all_functions_alike(built, speech, level):
     require_genuine(manifest, level)
     # by the stored kinds of every function
     refused(f"which is not {level}: renamed", require_genuine, replace(parent, method=level), level)
-    facts = facts_of(manifest)
+    facts = read_facts(manifest)
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
     assert (facts.int8_macs_share > 0.2) == (level == "w8a8")
     # its operations weigh more than the tiny model's weights
@@ -212,7 +212,7 @@ def test_every_method_compresses_all_functions_alike(built, speech, level):
 
 def level_named(built, name):
     """The level whose file stands beside the packages."""
-    return level_for(quick(name), *built)
+    return load_or_make_level(quick(name), *built)
 
 
 def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch):
@@ -221,22 +221,24 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
     context = SimpleNamespace(
         checkpoint=built[0],
         options=SimpleNamespace(build=built[1]),
-        store=SimpleNamespace(figures=lambda _, make: make()),
+        store=SimpleNamespace(load_or_measure=lambda _, make: make()),
     )
-    assert not wrong_channels(quick("w8"), manifest, context)
-    file = LevelFile.for_level("w8", *built, "vocoder")
+    assert not find_wrong_channels(quick("w8"), manifest, context)
+    file = LevelFile.open("w8", *built, "vocoder")
     path, form = next(iter(file.level.forms.items()))
     form.scale.view(-1)[:5].mul_(1.1)
-    monkeypatch.setattr(LevelFile, "for_level", lambda *_: file)
-    assert [line.split(":")[0] for line in wrong_channels(quick("w8"), manifest, context)] == [path]
+    monkeypatch.setattr(LevelFile, "open", lambda *_: file)
+    assert [line.split(":")[0] for line in find_wrong_channels(quick("w8"), manifest, context)] == [
+        path
+    ]
 
 
 def test_statistics_are_corrected_by_what_a_levels_weights_change(built, stage, monkeypatch):
     level = level_named(built, "w8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 6))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
-    assert not statistics_shift(stage, stage).any()
-    corrected = streaming_stage(stage, level)
+    assert not measure_statistics_shift(stage, stage).any()
+    corrected = make_streaming_stage(stage, level)
     shift = corrected.shift
     # a sentence that took no part has it too
     moved = Residuals(corrected.modules)(clips[5]) - Residuals(stage.modules)(clips[5])
@@ -249,7 +251,7 @@ def test_the_frame_decoder_reads_in_the_levels_steps(built, stage, monkeypatch):
     level = level_named(built, "w8a8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 1))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips)
-    modules, expected = streaming_stage(stage, level).modules, level.applied(stage.vocoder)
+    modules, expected = make_streaming_stage(stage, level).modules, level.apply(stage.vocoder)
     frames = [path for path in level.ranges if not path.startswith("generator.")]
     assert len(frames) > 5
     for path in frames:
@@ -378,7 +380,9 @@ def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(b
                 # the tiny last stage's weights are too few to pay, and its inputs are in float
                 if path in level.forms:
                     compared.append(number)
-                    assert np.array_equal(weight.detach().numpy(), level.forms[path].array()), path
+                    assert np.array_equal(weight.detach().numpy(), level.forms[path].to_array()), (
+                        path
+                    )
     assert compared
     for product in PRODUCTS:
         layers = decoder.get_submodule(product).modules()
@@ -416,7 +420,7 @@ def test_a_package_of_another_predictor(built, tmp_path, capsys):
     manifest = manifest_of(built, "fp16")
     manifest.inputs[DECODER][STATISTICS]["predictor_sha256"] = "0" * 64
     words = "has predicted statistics 000000000000, tiny now has .* again"
-    refused(words, stage_of, checkpoint, manifest)
+    refused(words, make_parent_stage, checkpoint, manifest)
     folder = Path(shutil.copytree(out, tmp_path / "build"))
     manifest.save(folder / manifest.path.name)
     common = f"Hi. --checkpoint {checkpoint.folder} --build {folder} -o {tmp_path}/a.wav"
@@ -428,8 +432,8 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech):
     spectrum = unpack_spectrum(pack_utterance(speech, 280))
     assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
     assert not spectrum[..., 120 * 180 + 1 :].any()
-    assert {gate.name for gate in gates_for("fp16", PADDED)} - {
-        gate.name for gate in gates_for("fp16")
+    assert {gate.name for gate in select_gates("fp16", PADDED)} - {
+        gate.name for gate in select_gates("fp16")
     } == {"snr_db mean"}
 
 
@@ -480,7 +484,7 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     whole = fp32.render(long)
     assert (
         snr_db(
-            stage_of(checkpoint, manifest_of(built, "fp16")).make_torch_chain().render(long), whole
+            make_parent_stage(checkpoint, manifest_of(built, "fp16")).make_torch_chain().render(long), whole
         )
         >= 100
     )
@@ -505,10 +509,10 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     assert window == utterance
     require_genuine(manifest, "fp32")
     refused("which is not w8: renamed", require_genuine, replace(manifest, method="w8"), "w8")
-    facts = facts_of(w8.manifest)
+    facts = read_facts(w8.manifest)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
     assert 10 < snr_db(whole, w8a8.render(long)) < 60
-    facts = facts_of(w8a8.manifest)
+    facts = read_facts(w8a8.manifest)
     assert facts.int8_macs_share > 0.2
     # a convolution of both the decoder and the utterance function stands in both files
     assert facts.operations["ConvInteger"] >= w8a8.manifest.compression["int8_inputs"] > 20
@@ -520,7 +524,7 @@ def test_integers_in_windows_on_any_processor(built, tmp_path):
     them.
     """
     level, long = level_named(built, "w8a8"), check_speech(built[0], 220)
-    prepared = level.prepared(Vocoder.from_checkpoint(built[0]))
+    prepared = level.prepare(Vocoder.from_checkpoint(built[0]))
     stage = onnx_levels.make_integer_functions(
         OnnxStreamingStage.from_checkpoint(built[0], prepared), level
     )

@@ -79,22 +79,25 @@ def controls_of(stage: str, names: str | None = None) -> "list[Control]":
 def print_outcomes(title: str, outcomes: "Sequence[Outcome]", shown: Sequence[str]) -> None:
     """One row a control: rejected or not, the means of the metrics `shown`, the broken gates."""
     from kokoro_ane.eval.metrics.catalog import METRICS
-    from kokoro_ane.eval.report_figures import figure
-    from kokoro_ane.eval.terminal import WIDTH, compact_table, console_of
+    from kokoro_ane.eval.report_figures import format_figure
+    from kokoro_ane.eval.terminal import WIDTH, make_compact_table, open_console
 
-    table = compact_table(title)
+    table = make_compact_table(title)
     headings = (f"{METRICS[name].title}, {METRICS[name].unit}" for name in shown)
     for heading in ("control", "", *headings, "broken gates"):
         table.add_column(heading)
     for outcome in outcomes:
-        word, summary = "rejected" if outcome.broken else "passed", outcome.judgement.summary()
+        word, summary = (
+            "rejected" if outcome.broken else "passed",
+            outcome.judgement.compute_summary(),
+        )
         table.add_row(
             outcome.control.name,
             f"[green]{word}[/]" if outcome.right else f"[bold red]{word.upper()}[/]",
-            *(figure(summary[name]["mean"]) for name in shown),
+            *(format_figure(summary[name]["mean"]) for name in shown),
             ", ".join(outcome.broken) or "-",
         )
-    console_of(WIDTH).print(table)
+    open_console(WIDTH).print(table)
 
 
 @command
@@ -108,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
 
     from kokoro_ane.core import open_checkpoint
     from kokoro_ane.eval.natural import Variations
-    from kokoro_ane.eval.reference import Reference, judged_clips
+    from kokoro_ane.eval.reference import Reference, list_judged_clips
     from kokoro_ane.eval.renditions import COMPARISONS
     from kokoro_ane.speech import own_speech
     from tests.eval.controls.negative_controls import ControlTrials, Setting
@@ -119,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
     if texts == TUNING:
         clips = own_speech(checkpoint, TUNING)[:count]
     else:
-        clips = judged_clips(checkpoint, texts, count)
+        clips = list_judged_clips(checkpoint, texts, count)
     variations = Variations.for_checkpoint(checkpoint, options.seed)
     reference = Reference(checkpoint, options.seed, options.renders, variations)
     trials = ControlTrials(Setting(reference, clips, options.build), stage)

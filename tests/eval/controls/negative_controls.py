@@ -29,20 +29,20 @@ from kokoro_ane.encoder import (
     make_torch_functions,
 )
 from kokoro_ane.eval.execution import judge_clip
-from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
-from kokoro_ane.eval.judge import SHIP, Judgement, judgement_of
+from kokoro_ane.eval.gates import FEWEST_CLIPS, select_gates
+from kokoro_ane.eval.judge import SHIP, Judgement, judge_results
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
     COMPARISONS,
     ROW_STEPS,
+    ClipReader,
     EncoderSubject,
     ProductSubject,
-    Reader,
     Subject,
     VocoderSubject,
 )
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.quantize import Request
+from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.speech import Utterance
 from kokoro_ane.vocoder import open_package
 from tests.eval.controls.faults import Fault, drop
@@ -98,7 +98,7 @@ def vocoder_control(
     return Control(name, subject, why, metric, rejected)
 
 
-def blunted(setting: Setting, block: str) -> Reader:
+def blunted(setting: Setting, block: str) -> ClipReader:
     """The fp32 encoder without its first block of F0 or energy, or without the second layer of the
     duration encoder.
     """
@@ -110,11 +110,11 @@ def blunted(setting: Setting, block: str) -> Reader:
     else:
         curve = encoder.predictor.F0 if block == "F0" else encoder.predictor.N
         drop(curve[0], lambda x, *others: (x, others[-1]))
-    return Reader(setting.reference, _backend(setting, encoder))
+    return ClipReader(setting.reference, _backend(setting, encoder))
 
 
 @torch.no_grad()
-def exchanged(setting: Setting) -> Reader:
+def exchanged(setting: Setting) -> ClipReader:
     """The two letters that the sentences have most take each other's embeddings, in ALBERT and in
     the text encoder.
     """
@@ -127,32 +127,32 @@ def exchanged(setting: Setting) -> Reader:
         weight = embedding.weight
         assert isinstance(weight, Tensor)
         weight[[one, other]] = weight[[other, one]]
-    return Reader(setting.reference, _backend(setting, encoder))
+    return ClipReader(setting.reference, _backend(setting, encoder))
 
 
 def _backend(setting: Setting, encoder: Encoder) -> EncoderBackend:
     return replace(setting.reference.encoder, functions=make_torch_functions(encoder))
 
 
-class Swapped(Reader):
+class Swapped(ClipReader):
     """The fp32 encoder, which reads two different symbols behind the sentence's middle in the other
     order.
     """
 
-    def encoded(self, clip: Utterance, durations: np.ndarray | None = None) -> Encoded:
+    def encode_prosody(self, clip: Utterance, durations: np.ndarray | None = None) -> Encoded:
         """Read the swapped symbols."""
         ids = clip.input_ids.copy()
         at = next((i for i in range(len(ids) // 2, len(ids) - 2) if ids[i] != ids[i + 1]), 1)
         ids[[at, at + 1]] = ids[[at + 1, at]]
-        return super().encoded(replace(clip, input_ids=ids), durations)
+        return super().encode_prosody(replace(clip, input_ids=ids), durations)
 
 
 def packages(vocoder: str, encoder: str, setting: Setting) -> Subject | None:
     """The executed chain of two packages; None where one is not built."""
-    request = Request(setting.reference.checkpoint, setting.build, vocoder, encoder=encoder)
+    request = PackageRequest(setting.reference.checkpoint, setting.build, vocoder, encoder=encoder)
     if not all(path.is_file() for path in (request.vocoder, *request.encoders)):
         return None
-    reader = Reader(setting.reference, EncoderPackage(request.encoders).backend)
+    reader = ClipReader(setting.reference, EncoderPackage(request.encoders).backend)
     return ProductSubject(reader, open_package(request.vocoder).render)
 
 
@@ -160,18 +160,19 @@ def another_seed(setting: Setting) -> Subject:
     """The fp32 chain with the noise of another seed."""
     reference = setting.reference
     return ProductSubject(
-        Reader(reference), lambda inputs: reference.clock(reference.with_noise(inputs, UNSEEN_SEED))
+        ClipReader(reference),
+        lambda inputs: reference.render_clock(reference.with_noise(inputs, UNSEEN_SEED)),
     )
 
 
 # Controls that are another reader: name, the reader, why, whether it has to be rejected. Encoder
 # and product share the first ones.
-Row = tuple[str, Callable[[Setting], Reader], str, bool]
+Row = tuple[str, Callable[[Setting], ClipReader], str, bool]
 READERS: tuple[Row, ...] = (
     *(
         (
             f"style row n {step:+d}",
-            lambda setting, step=step: Reader(setting.reference, step=step),
+            lambda setting, step=step: ClipReader(setting.reference, step=step),
             "a prosody that nobody could call wrong",
             False,
         )
@@ -179,13 +180,13 @@ READERS: tuple[Row, ...] = (
     ),
     (
         f"a style row {FAR_ROW} away",
-        lambda setting: Reader(setting.reference, step=FAR_ROW),
+        lambda setting: ClipReader(setting.reference, step=FAR_ROW),
         "row by another count",
         True,
     ),
     (
         "speed 3 % off",
-        lambda setting: Reader(setting.reference, faster=FASTER),
+        lambda setting: ClipReader(setting.reference, faster=FASTER),
         "a speed that is rounded",
         True,
     ),
@@ -206,24 +207,24 @@ ENCODER_READERS: tuple[Row, ...] = (
         "a row of a table at another's place",
         True,
     ),
-    ("fp32 itself", lambda setting: Reader(setting.reference), "the same model", False),
+    ("fp32 itself", lambda setting: ClipReader(setting.reference), "the same model", False),
 )
 
 
 def encoder_control(
-    name: str, read: Callable[[Setting], Reader], why: str, rejected: bool
+    name: str, read: Callable[[Setting], ClipReader], why: str, rejected: bool
 ) -> Control:
     """A reader, judged by its prosody."""
     return Control(name, lambda setting: EncoderSubject(read(setting)), why, rejected=rejected)
 
 
 def product_control(
-    name: str, read: Callable[[Setting], Reader], why: str, rejected: bool
+    name: str, read: Callable[[Setting], ClipReader], why: str, rejected: bool
 ) -> Control:
     """A reader in front of the fp32 vocoder, judged by its sound."""
 
     def subject(setting: Setting) -> Subject:
-        return ProductSubject(read(setting), setting.reference.clock)
+        return ProductSubject(read(setting), setting.reference.render_clock)
 
     return Control(name, subject, why, rejected=rejected)
 
@@ -281,7 +282,7 @@ class Outcome:
 
     def record(self) -> dict[str, Any]:
         """The outcome as plain data, with the figures that limits in variations are chosen by."""
-        judgement, summary = self.judgement, self.judgement.summary()
+        judgement, summary = self.judgement, self.judgement.compute_summary()
         checks = judgement.checks
         scaled = [check.gate.metric for check in checks if check.gate.multiple is not None]
         return {
@@ -302,7 +303,7 @@ class ControlTrials:
         self._setting, self._stage = setting, stage
         self._comparison = COMPARISONS[stage](setting.reference, only)
         self._variations = {
-            clip.id: self._comparison.natural(clip).figures for clip in setting.clips
+            clip.id: self._comparison.get_natural(clip).figures for clip in setting.clips
         }
 
     def outcome(self, control: Control) -> Outcome | None:
@@ -316,7 +317,7 @@ class ControlTrials:
             judge_clip(self._comparison, subject, clip, self._variations[clip.id])
             for clip in self._setting.clips
         ]
-        gates = gates_for(JUDGED_AS, stage=self._stage)
+        gates = select_gates(JUDGED_AS, stage=self._stage)
         if not control.rejected:
             gates = tuple(gate for gate in gates if gate.metric != control.metric)
-        return Outcome(control, judgement_of(gates, results))
+        return Outcome(control, judge_results(gates, results))
