@@ -10,7 +10,7 @@ import pytest
 
 from kokoro_g2p import G2P
 from kokoro_g2p.alphabet import KNOWN
-from kokoro_g2p.languages.chinese import cardinal, sounds_of, syllable_names
+from kokoro_g2p.languages.chinese import cardinal, list_syllables, read_syllable
 from kokoro_g2p.languages.lattice import Lattice
 from kokoro_g2p.languages.rows import Rows
 from kokoro_g2p.training import mandarin_words as builder
@@ -38,8 +38,10 @@ def test_sentences_polyphones_and_numbers_are_read_as_well_as_before():
 
 
 def test_every_syllable_has_symbols_of_the_vocabulary():
-    assert all(set(sounds_of(name)) <= KNOWN for name in syllable_names())
-    assert [sounds_of(name) for name in ("hang2", "zhi1", "jue2", "er2", "yuan4", "lü4", "-")] == [
+    assert all(set(read_syllable(name)) <= KNOWN for name in list_syllables())
+    assert [
+        read_syllable(name) for name in ("hang2", "zhi1", "jue2", "er2", "yuan4", "lü4", "-")
+    ] == [
         "xa↗ŋ",
         "ꭧɨ→",
         "ʨɥe↗",
@@ -108,5 +110,5 @@ def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(
     assert "大大" not in words
     names = [built["names"][ord(one) - builder.FIRST_SYLLABLE] for one in words["银行"][1:]]
     assert names == ["yin2", "hang2"]
-    assert builder.simplified() == {"銀": "银"}
+    assert builder.read_simplified() == {"銀": "银"}
     assert builder.main(["--out", str(tmp_path), "--commonest", "1"]) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from kokoro_g2p import G2P
 from kokoro_g2p.languages import hindi
-from kokoro_g2p.languages.hindi import LETTERS, NUMBERS, cardinal, price, sounds, year
+from kokoro_g2p.languages.hindi import LETTERS, NUMBERS, cardinal, price, read_word, year
 from kokoro_g2p.training import hindi_words as builder
 from reader_tests.hindi import compare_numbers, compare_sentences
 
@@ -47,11 +47,11 @@ WORDS = """भारतीय bʰˌaːɾtˈiːj the last heaviest before the fin
 @pytest.mark.parametrize("row", WORDS.splitlines())
 def test_words_by_rule(row):
     word, said = row.split()[:2]
-    assert sounds(word) == unicodedata.normalize("NFD", said)
+    assert read_word(word) == unicodedata.normalize("NFD", said)
 
 
 def test_a_sign_without_a_letter_is_silent():
-    assert not sounds("्")
+    assert not read_word("्")
 
 
 def test_the_hundred_numbers_and_indian_groups():
@@ -82,7 +82,7 @@ def test_overrides_and_lexicons():
 def test_the_list_holds_what_the_rules_read_otherwise(monkeypatch, tmp_path, capsys):
     said = {"घर नाम घर": "ɡʰˈʌɾ nˌam ɡʰˈʌɾ", "कमल": "kˈʌməl", "अाज": "ʌʰχˈaːɟ"}
     monkeypatch.setattr(builder, "frequent_words", lambda code, form: ["नाम", "कमल", "अाज"])
-    monkeypatch.setattr(builder, "espeak_of", lambda code: said.__getitem__)
+    monkeypatch.setattr(builder, "open_espeak", lambda code: said.__getitem__)
     monkeypatch.setattr(builder, "COMMON", 1)
     assert builder.main(["--out", str(tmp_path)]) == 0
     content = gzip.decompress((tmp_path / "hindi.txt.gz").read_bytes()).decode()

@@ -141,7 +141,7 @@ MARK_TAGS = dict.fromkeys(";:—…", ":") | {
 }
 
 
-def tokens_of(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
+def make_spoken_tokens(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
     """The words of a result with a Penn tag each."""
     return [
         SpokenToken(
@@ -159,7 +159,7 @@ def tokens_of(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
     ]
 
 
-def tag_of_mark(text: str) -> str:
+def find_mark_tag(text: str) -> str:
     """misaki's tag of a punctuation mark."""
     return MARK_TAGS.get(text, ".")
 

@@ -7,9 +7,9 @@ is_signed("I talked to Ed.", 12, 15)       # False
 
 import re
 
-from kokoro_g2p.word_lists import word_sets
+from kokoro_g2p.word_lists import read_word_sets
 
-WORDS, TITLES, MONTH_FORMS, WEEKDAYS, BEGINNINGS = word_sets(
+WORDS, TITLES, MONTH_FORMS, WEEKDAYS, BEGINNINGS = read_word_sets(
     "sentence_ends", "words before_names months weekdays starters"
 )
 NAME_NEXT = re.compile(

@@ -1,12 +1,12 @@
 """Words that no list has, before and after the network: two known words in one, names read by their
 origin, the stress of an accent.
 
-    halves("voicenote", known)               # ("voice", "note"): the network would read voi-cenote
-    by_origin("Xiaoping")                    # "ʃWpˈɪŋ": pinyin says how it is said
+    split_halves("voicenote", known)         # ("voice", "note"): the network reads voi-cenote
+    read_by_origin("Xiaoping")               # "ʃWpˈɪŋ": pinyin says how it is said
     with_accent("Almodóvar", "ˌɑlmOdOvˈɑɹ")  # "ɑlmOdˈOvɑɹ"
 
-Fitted on words that CMUdict has and the other lists lack, where `halves` is right 78 times in 100
-and the network 74; tables are g2p/data/origins.json.
+Fitted on words that CMUdict has and the other lists lack, where `split_halves` is right 78 times in
+100 and the network 74; tables are g2p/data/origins.json.
 """
 
 import re
@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY, VOWELS, restress
-from kokoro_g2p.bundled import table
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.bundled import read_json
+from kokoro_g2p.word_lists import parse_pairs, split_set
 
-TABLES = table("origins.json")
-SHORT = word_set(TABLES["short_parts"])  # words of three letters that people build others with
-ENDINGS = word_set(TABLES["endings"])  # of names and derived words: no second half
-PREFIXES = word_set(TABLES["prefixes"])  # leave the stress to what follows
+TABLES = read_json("origins.json")
+SHORT = split_set(TABLES["short_parts"])  # words of three letters that people build others with
+ENDINGS = split_set(TABLES["endings"])  # of names and derived words: no second half
+PREFIXES = split_set(TABLES["prefixes"])  # leave the stress to what follows
 SILENT_E = re.compile(r"(?:[aeiouy][^aeiouy]|[^aeiouyl]|u)e$")
 CAMEL = re.compile(r"([A-Z][a-z]{2,})([A-Z][a-z]{2,})")
 PLURAL = re.compile("[^s]s$")  # name|spaces, not names|paces
@@ -28,7 +28,7 @@ LEAST = 4  # letters of a half that is not among SHORT
 Known = Callable[[str], bool]
 
 
-def halves(word: str, is_listed: Known) -> tuple[str, str] | None:
+def split_halves(word: str, is_listed: Known) -> tuple[str, str] | None:
     """Two words that `word` is written from, or None. `known`: whether edited lists have a word in
     small letters.
     """
@@ -44,7 +44,7 @@ def halves(word: str, is_listed: Known) -> tuple[str, str] | None:
         if plain[cut - 1] != plain[cut]
     ]
     matches = [
-        pair for pair in matches if _may_join(*pair, word == plain) and all(map(is_listed, pair))
+        pair for pair in matches if _can_join(*pair, word == plain) and all(map(is_listed, pair))
     ]
     return max(
         matches,
@@ -53,7 +53,7 @@ def halves(word: str, is_listed: Known) -> tuple[str, str] | None:
     )
 
 
-def _may_join(first: str, second: str, small: bool) -> bool:
+def _can_join(first: str, second: str, small: bool) -> bool:
     """Halves of three letters only in a word without a capital, or behind a silent e: surnames are
     full of them by chance.
     """
@@ -66,7 +66,7 @@ def _may_join(first: str, second: str, small: bool) -> bool:
     )
 
 
-def compound(first: str, second: str, head: str) -> str:
+def join_halves(first: str, second: str, head: str) -> str:
     """Phonemes of a word of two halves: the first bears the stress, but a prefix (over, anti)
     leaves it to the second.
     """
@@ -92,16 +92,16 @@ MORA = re.compile(
 )
 
 
-def by_origin(word: str) -> str | None:
+def read_by_origin(word: str) -> str | None:
     """American phonemes of a name that is pinyin with zh, x or q, or Japanese by one of its usual
     elements; None for others.
     """
     plain = word.lower()
     chinese = MARKED.search(plain) and CHINESE.fullmatch(plain)
-    return _chinese(plain) if chinese else _japanese(plain)
+    return _read_chinese(plain) if chinese else _read_japanese(plain)
 
 
-def _chinese(word: str) -> str:
+def _read_chinese(word: str) -> str:
     """Pinyin as English says it; the last syllable bears the stress."""
     morae = []
     for match in SYLLABLE.finditer(word):
@@ -112,7 +112,7 @@ def _chinese(word: str) -> str:
     return "".join(morae[:-1]) + restress(morae[-1], 2)
 
 
-def _japanese(word: str) -> str | None:
+def _read_japanese(word: str) -> str | None:
     """Mora by mora, the last but one stressed."""
     morae = list(MORA.finditer(word))
     vowels = [place for place, mora in enumerate(morae) if mora[2]]
@@ -162,9 +162,9 @@ def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> Plan |
 
     `dialectal` makes a dialect's phonemes of American ones.
     """
-    pair, origin, ending = halves(word, is_listed), by_origin(word), name_ending(word)
+    pair, origin, ending = split_halves(word, is_listed), read_by_origin(word), name_ending(word)
     if pair:
-        return Plan(pair, lambda spoken: compound(spoken[0], spoken[1], pair[0]), 0.78)
+        return Plan(pair, lambda spoken: join_halves(spoken[0], spoken[1], pair[0]), 0.78)
     if origin:
         return Plan((), lambda spoken: dialectal(origin), 0.5)
     if ending:
@@ -192,30 +192,30 @@ def _with_name_ending(letters: str, head: str, ending: str) -> str:
     """The head's sounds with those of the ending; `<` puts the stress on the head's last vowel,
     which then has its full sound.
     """
-    places = _vowel_places(head)
+    places = _find_vowels(head)
     if ending[0] == "<" and places:
         last = next((letter for letter in reversed(letters.lower()) if letter in FULL), "")
-        return _restressed(head, len(places) - 1, FULL.get(last, "")) + ending[1:]
+        return _move_stress(head, len(places) - 1, FULL.get(last, "")) + ending[1:]
     return (restress(head, -1) if PRIMARY in ending else head) + ending.lstrip("<")
 
 
-FULL = pairs("a:æ e:ɛ i:ɪ o:ɑ u:ʌ y:ɪ")  # vowels that were weak
+FULL = parse_pairs("a:æ e:ɛ i:ɪ o:ɑ u:ʌ y:ɪ")  # vowels that were weak
 ACUTE = re.compile("[áéíóú]")
-ACCENTED = pairs("á:ɑ é:A í:ɪ ó:ɔ ú:ʊ")  # the same under an accent
+ACCENTED = parse_pairs("á:ɑ é:A í:ɪ ó:ɔ ú:ʊ")  # the same under an accent
 VOWEL_LETTERS = re.compile("[aeiouyáéíóúàèìòùâêîôûäëïöüãõ]+")
 
 
-def _vowel_places(phonemes: str) -> list[int]:
+def _find_vowels(phonemes: str) -> list[int]:
     return [place for place, sound in enumerate(phonemes) if sound in VOWELS]
 
 
-def _restressed(phonemes: str, number: int, full: str = "") -> str:
+def _move_stress(phonemes: str, number: int, full: str = "") -> str:
     """`phonemes` with the primary stress on that vowel, which is `full` where it was weak; the old
     one becomes secondary or goes.
     """
     plain = phonemes.replace(SECONDARY, "")
     first = plain.find(PRIMARY)
-    place = _vowel_places(plain)[number]
+    place = _find_vowels(plain)[number]
     weak = plain[place] in "əᵻᵊ" and full
     spoken = plain[:place] + PRIMARY + (full if weak else plain[place]) + plain[place + 1 :]
     if first < 0 or first == place - 1:
@@ -231,11 +231,11 @@ def with_accent(word: str, phonemes: str) -> str:
     """
     # Konaté: no silent e
     phonemes += "A" if word.endswith("é") and phonemes[-1:] not in VOWELS else ""
-    groups, places = VOWEL_LETTERS.findall(word.lower()), _vowel_places(phonemes)
+    groups, places = VOWEL_LETTERS.findall(word.lower()), _find_vowels(phonemes)
     marked = [number for number, group in enumerate(groups) if ACUTE.search(group)]
     fits = len(marked) == 1 and len(groups) == len(places)
     return (
-        _restressed(phonemes, marked[0], ACCENTED[ACUTE.findall(word.lower())[0]])
+        _move_stress(phonemes, marked[0], ACCENTED[ACUTE.findall(word.lower())[0]])
         if fits
         else phonemes
     )

@@ -15,7 +15,7 @@ from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, concl
 from kokoro_g2p.errors import InputError
 
 
-def texts(paths: list[Path]) -> Iterator[str]:
+def read_columns(paths: list[Path]) -> Iterator[str]:
     """Return the columns of all lines. Raises InputError where a file cannot be read."""
     for path in paths:
         try:
@@ -37,17 +37,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--conflicts", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us")
     arguments = parser.parse_args(argv)
-    from kokoro_g2p.grammar.conflicts import conflicts
+    from kokoro_g2p.grammar.conflicts import find_conflicts
     from kokoro_g2p.grammar.load import grammar_of
     from kokoro_g2p.lexicon import Lexicon
 
-    known = Lexicon.load(arguments.dialect).lists
+    known = Lexicon.load(arguments.dialect).has_word
     grammar = grammar_of(arguments.dialect)
     try:
         rows = grammar.compile()
     except ValueError as problem:
         return conclude(arguments, {"rows": None}, EXIT_REJECTED, str(problem))
-    report = conflicts(grammar, texts(arguments.conflicts), known)
+    report = find_conflicts(grammar, read_columns(arguments.conflicts), known)
     for title, pairs in (("equal weight", report.equal), ("decided by weight", report.weighed)):
         for (winner, other), example in pairs.items():
             print(f"{title}: {winner} before {other}: {example}")

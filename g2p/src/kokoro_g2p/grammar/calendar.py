@@ -30,7 +30,7 @@ def nthday(value: str, context: Context) -> str:
     return ordinal(re.sub(r"\D", "", value), context)
 
 
-def day_words(first: int, second: int, context: Context) -> str:
+def name_day(first: int, second: int, context: Context) -> str:
     """A day of two numbers in the dialect's order, or in the other one where only that is a day."""
     gb = context.dialect == GB
     number, day = (second, first) if gb else (first, second)
@@ -46,9 +46,9 @@ def day_words(first: int, second: int, context: Context) -> str:
 def shortday(value: str, context: Context) -> str:
     """12/25, 12/25/2026, 12.25.26: December twenty-fifth; two of them are a range."""
     numbers = re.findall(r"\d+", value)
-    words = day_words(int(numbers[0]), int(numbers[1]), context)
+    words = name_day(int(numbers[0]), int(numbers[1]), context)
     if len(numbers) == 4:
-        return f"{words} to {day_words(int(numbers[2]), int(numbers[3]), context)}"
+        return f"{words} to {name_day(int(numbers[2]), int(numbers[3]), context)}"
     return f"{words}, {short(numbers[2], context)}" if len(numbers) == 3 else words
 
 
@@ -69,7 +69,7 @@ def isoday(value: str, context: Context) -> str:
     """2026-03-15: March fifteenth, twenty twenty-six."""
     numbers = re.findall(r"\d+", value)
     month_day = (numbers[2], numbers[1]) if context.dialect == GB else numbers[1:3]
-    words = day_words(int(month_day[0]), int(month_day[1]), context)
+    words = name_day(int(month_day[0]), int(month_day[1]), context)
     return f"{words}, {year(numbers[0], context)}"
 
 

@@ -1,6 +1,6 @@
 """Pairs of rows that match the same text at a place of a corpus and read it differently.
 
-    report = conflicts(grammar_of("us"), ["Flight 112 leaves at 5:30pm."])
+    report = find_conflicts(grammar_of("us"), ["Flight 112 leaves at 5:30pm."])
     report.equal       # decided by nothing but their order in the table: there should be none
     report.weighed     # decided by weight alone
 
@@ -25,13 +25,13 @@ class Conflicts:
     weighed: dict[Pair, str] = field(default_factory=dict)
 
 
-def conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None) -> Conflicts:
+def find_conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None) -> Conflicts:
     """The pairs that `texts` show. `known`: whether a lexicon lists a string."""
-    report, context = Conflicts(), grammar.context(known)
+    report, context = Conflicts(), grammar.make_context(known)
     for text in texts:
         cleaned, last = clean(text).text, None
         for piece in grammar.walk(cleaned, context):
-            matches = grammar.matches(cleaned, piece.start, last)
+            matches = grammar.find_matches(cleaned, piece.start, last)
             compare(report, grammar, context, matches, cleaned, piece.start)
             last = piece
     return report

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kokoro_g2p.characters import BREAK, LATIN, clean, laid_out
+from kokoro_g2p.characters import BREAK, LATIN, clean, mark_breaks
 from kokoro_g2p.grammar.table import Context, Known, Row, Slots
-from kokoro_g2p.grammar.tokens import Spoken, is_override, normalized
+from kokoro_g2p.grammar.tokens import Spoken, build_normalized, is_override
 from kokoro_g2p.grammar.verbalizers import VERBALIZERS
 from kokoro_g2p.number_words import whole
 from kokoro_g2p.result import PUNCTUATION, Dialect, Language, Normalized
-from kokoro_g2p.tags import markup_end
+from kokoro_g2p.tags import find_markup_end
 
 LETTERS = re.compile(rf"[{LATIN}\u0370-\u03ff]{{1,60}}")  # no word of a row is longer
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
@@ -58,13 +58,13 @@ class Signs:
         self.quoted = opens or (self.quoted and not closes)
         return Spoken(place, place + 1, "“" if opens else "”" if closes else "")
 
-    def bracket(self, text: str, place: int) -> Spoken | None:
+    def match_bracket(self, text: str, place: int) -> Spoken | None:
         """A tag, or a bracket around words, is silent."""
         if place in self.closing:
             return Spoken(place, place + 1, "", "bracket")
         if text[place] != "<":
             return None
-        end, closing = markup_end(text, place)
+        end, closing = find_markup_end(text, place)
         if closing:
             self.closing.add(closing)
         return Spoken(place, end, "", "bracket" if closing else "markup") if end > place else None
@@ -98,13 +98,13 @@ class Grammar:
         """Compile all rows and count them. Raises ValueError that names one which cannot be."""
         return len([(row.pattern, row.before) for row in self.rows])
 
-    def context(self, known: Known | None, depth: int = 0) -> Context:
+    def make_context(self, known: Known | None, depth: int = 0) -> Context:
         """The context of a verbalizer where no row has matched."""
         return Context(self.dialect, self.slots.sets, known, depth)
 
     # ---- classify
 
-    def candidates(self, text: str, place: int) -> Sequence[Row]:
+    def list_candidates(self, text: str, place: int) -> Sequence[Row]:
         """Rows that can begin at `place`."""
         character, second = text[place], text[place + 1 : place + 2]
         second = second if second.isascii() else FAR
@@ -116,14 +116,14 @@ class Grammar:
                 text, place
             ):
                 rows = rows + self.by_character.get(character, ())
-            return [row for row in rows if row.may_begin(second, is_spaced)]
+            return [row for row in rows if row.can_begin(second, is_spaced)]
         beginning = (character, second, is_spaced)
         if beginning not in self.by_beginning:
             rows = self.by_character.get(character, ())
-            self.by_beginning[beginning] = [row for row in rows if row.may_begin(second, is_spaced)]
+            self.by_beginning[beginning] = [row for row in rows if row.can_begin(second, is_spaced)]
         return self.by_beginning[beginning]
 
-    def fits(
+    def is_in_context(
         self, row: Row, text: str, place: int, match: re.Match[str], last: Spoken | None
     ) -> bool:
         """Whether what stands beside a match of the row's pattern is what the row asks for.
@@ -139,18 +139,18 @@ class Grammar:
                 return False
         elif row.before and not row.before.search(text[max(0, place - CONTEXT) : place]):
             return False
-        return not row.joins or self.joins(last, text, place, match.end())
+        return not row.joins or self.can_join(last, text, place, match.end())
 
-    def matches(self, text: str, place: int, last: Spoken | None) -> list[tuple[int, Row]]:
+    def find_matches(self, text: str, place: int, last: Spoken | None) -> list[tuple[int, Row]]:
         """(end, row) of each row that matches at `place`, best first."""
         ends = []
-        for row in self.candidates(text, place):
+        for row in self.list_candidates(text, place):
             match = row.pattern.match(text, place)
-            if match and self.fits(row, text, place, match, last):
+            if match and self.is_in_context(row, text, place, match, last):
                 ends.append((match.end(), row))
         return sorted(ends, key=lambda item: (-item[0], -item[1].weight, item[1].number))
 
-    def literal(self, text: str, place: int) -> int:
+    def match_literal(self, text: str, place: int) -> int:
         """Where the longest form of the whitelist at `place` ends; `place` where there is none."""
         run = LETTERS.match(text, place)
         longest = self.longest.get(run[0].lower() if run else text[place], 0)
@@ -159,7 +159,7 @@ class Grammar:
                 return end
         return place
 
-    def joins(self, last: Spoken | None, text: str, place: int, end: int) -> bool:
+    def can_join(self, last: Spoken | None, text: str, place: int, end: int) -> bool:
         """Whether a range may join the value before `place` to what begins at `end`: both of one
         class, or a number without its unit before any value (5-10 kg, 9-5pm).
         """
@@ -168,7 +168,7 @@ class Grammar:
             return False
         if text[last.end : place].strip() or last.kind not in ranged:
             return False
-        following = self.matches(text, end, None)
+        following = self.find_matches(text, end, None)
         kind = following[0][1].kind if following else ""
         return kind in ranged and (
             kind == last.kind or last.kind == "cardinal" or kind == "cardinal"
@@ -191,10 +191,10 @@ class Grammar:
                 place += 1
                 continue
             last = (
-                signs.bracket(text, place)
-                or self.classified(text, place, last, context)
+                signs.match_bracket(text, place)
+                or self.apply_rows(text, place, last, context)
                 or signs.quote(text, place)
-                or self.default(text, place, last, context)
+                or self.read_unmatched(text, place, last, context)
             )
             # the 's behind a value or letters is the last word's; 'tis has an apostrophe already
             owns = last.kind and last.words[:1] != "'" and CLITIC.match(text, last.end)
@@ -203,15 +203,15 @@ class Grammar:
             place = last.end
             yield last
 
-    def classified(
+    def apply_rows(
         self, text: str, place: int, last: Spoken | None, context: Context
     ) -> Spoken | None:
         """The words of the best row at a place, or of a whitelist form that is as long."""
         if text[place] in STOPS and text[place + 1 : place + 2] in SPACES:
             return None
-        matches = self.matches(text, place, last)
+        matches = self.find_matches(text, place, last)
         end = matches[0][0] if matches else place
-        literal_end = self.literal(text, place)
+        literal_end = self.match_literal(text, place)
         if literal_end > place and literal_end >= end:
             row, end, kind, source = None, literal_end, "whitelist", "whitelist.tsv"
             words = self.literals[text[place:end]]
@@ -221,11 +221,11 @@ class Grammar:
         else:
             return None
         is_short = text[end - 1] == "." and words[-1:] not in MARKS
-        if is_short and self.ends_sentence(text, end, row):
+        if is_short and self.is_sentence_end(text, end, row):
             words += "."
         return Spoken(place, end, words, kind, source)
 
-    def ends_sentence(self, text: str, end: int, row: Row | None) -> bool:
+    def is_sentence_end(self, text: str, end: int, row: Row | None) -> bool:
         """Whether the full stop of a short form before `end` is the sentence's too; `row`: the one
         that took the form, None where the whitelist did.
         """
@@ -240,11 +240,13 @@ class Grammar:
         )
         return starts and text[end].isspace() and rest[first.end() :][:1] != "."
 
-    def default(self, text: str, place: int, last: Spoken | None, context: Context) -> Spoken:
+    def read_unmatched(
+        self, text: str, place: int, last: Spoken | None, context: Context
+    ) -> Spoken:
         """Read a word, a mark or digits that no row matches; anything else is silent."""
         match = WORD.match(text, place)
         if match:
-            return self.whole_word(text, match, context)
+            return self.read_word(text, match, context)
         match = DIGITS.match(text, place)
         if match:
             return Spoken(place, match.end(), whole(match[0], self.dialect), "digits")
@@ -263,7 +265,7 @@ class Grammar:
         is_heard = character in MARKS or is_override(character)
         return Spoken(place, place + 1, character if is_heard else "")
 
-    def whole_word(self, text: str, match: re.Match[str], context: Context) -> Spoken:
+    def read_word(self, text: str, match: re.Match[str], context: Context) -> Spoken:
         """A word, with its other half where a line end cuts it: one word where a lexicon lists it
         or does not list both halves.
         """
@@ -306,7 +308,7 @@ class Grammar:
         """The words of one slot."""
         value, name = context.parts.get(slot, ""), slot.rstrip("0123456789")
         if not verbalizers and name in context.sets:
-            return context.entry(name, value)[0]
+            return context.find_entry(name, value)[0]
         for verbalizer in verbalizers or ("amount",):
             if verbalizer == "text":
                 value = self.say(value, context) if context.depth < DEEPEST else value
@@ -316,14 +318,14 @@ class Grammar:
 
     def say(self, text: str, context: Context) -> str:
         """The words of a text inside a text."""
-        inner = self.context(context.known, context.depth + 1)
+        inner = self.make_context(context.known, context.depth + 1)
         return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
 
     def normalize(self, text: str, known: Known | None = None) -> Normalized:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
-        cleaned = clean(laid_out(text).translate(RAISED))
-        pieces = list(self.walk(cleaned.text, self.context(known)))
-        return normalized(pieces, cleaned)
+        cleaned = clean(mark_breaks(text).translate(RAISED))
+        pieces = list(self.walk(cleaned.text, self.make_context(known)))
+        return build_normalized(pieces, cleaned)
 
     def __call__(
         self, text: str, *, dialect: Language | None = None, known: Known | None = None
@@ -335,12 +337,12 @@ class Grammar:
         """For each piece that a row or the whitelist reads: what stands there, how it is said and
         the row's place in its table; behind it the rows that matched less.
         """
-        cleaned, last = clean(laid_out(text).translate(RAISED)).text, None
-        for piece in self.walk(cleaned, self.context(known)):
+        cleaned, last = clean(mark_breaks(text).translate(RAISED)).text, None
+        for piece in self.walk(cleaned, self.make_context(known)):
             if piece.source:
                 written = cleaned[piece.start : piece.end]
                 yield f"{written!r} -> {piece.words!r}: {piece.source}, {piece.kind}"
-                for end, row in self.matches(cleaned, piece.start, last):
+                for end, row in self.find_matches(cleaned, piece.start, last):
                     if row.source != piece.source:
                         shorter = cleaned[piece.start : end]
                         yield f"    not {row.source}, {row.kind}, of {shorter!r}"

@@ -16,11 +16,11 @@ def grammar_of(dialect: Dialect, without: Collection[str] = ()) -> Grammar:
     """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British. `without`:
     domains of one-off forms that it leaves out. Raises InputError for an unknown one.
     """
-    return _grammar(dialect, frozenset(without))
+    return _load_grammar(dialect, frozenset(without))
 
 
 @cache
-def _grammar(dialect: Dialect, without: frozenset[str]) -> Grammar:
+def _load_grammar(dialect: Dialect, without: frozenset[str]) -> Grammar:
     files = ["us.tsv"] + ["gb.tsv"] * (dialect == GB)
     lines = [line for name in files for line in read_table(name)]
     whitelist = list(read_table("whitelist.tsv"))

@@ -27,18 +27,18 @@ def is_speakable(word: str) -> bool:
     return len(word) > 2 and VOWEL.search(word) is not None
 
 
-def letter(sign: str, context: Context) -> str:
+def name_letter(sign: str, context: Context) -> str:
     """One letter: a Greek one by its name."""
     sets = context.sets
     named = sets["greek"].get(sign) or sets["sym"].get(sign)
     return named[0] if named else f"[{sign.upper()}]"
 
 
-def spoken_part(part: str, context: Context) -> str:
+def read_part(part: str, context: Context) -> str:
     """A part of a name or address: digits, letters or a word."""
     sets = context.sets
     if len(part) == 1 and part.isalpha():
-        return letter(part, context)
+        return name_letter(part, context)
     if part.isdigit():
         return pairs(part, context)
     low = part.lower()
@@ -76,7 +76,7 @@ def name(value: str, context: Context) -> str:
             is_coded = (mixed or "_" in value) and part.lower() in context.sets["spelled"]
             as_letters = is_coded or (mixed and not re.search("[aeiouy]", part.lower()))
             if len(part) == 1:
-                words.append(letter(part, context))
+                words.append(name_letter(part, context))
             else:
                 words.append(f"[{part.upper()}]" if as_letters else part)
     return " ".join(words)
@@ -95,7 +95,7 @@ def web(value: str, context: Context) -> str:
     signs, words = context.sets["sign"], []
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
         if part in signs or part[0].isalpha() or part[0].isdecimal():
-            words.append(signs[part][0] if part in signs else spoken_part(part, context))
+            words.append(signs[part][0] if part in signs else read_part(part, context))
     return " ".join(words)
 
 
@@ -140,12 +140,12 @@ def code(value: str, context: Context) -> str:
         # BRX-20-QL: a number between letters
         is_number = re.fullmatch(r"[1-9]\d", group) is not None
         is_number &= before.isalpha() and after.isalpha()
-        one = code_group(group, is_short or is_number, context)
+        one = read_group(group, is_short or is_number, context)
         words += (", " if numeric else " " if words else "") + one
     return words
 
 
-def code_group(group: str, is_short: bool, context: Context) -> str:
+def read_group(group: str, is_short: bool, context: Context) -> str:
     """One group of a code."""
     words: list[str] = []
     behind_word = False
@@ -155,7 +155,7 @@ def code_group(group: str, is_short: bool, context: Context) -> str:
         if piece.isdecimal() and ((is_short and at_edge) or (behind_word and len(piece) < 5)):
             words.append(number_words.name_digits(piece, context.dialect))
         elif piece.isdecimal():
-            words.append(in_groups(piece))
+            words.append(read_digits(piece))
         elif len(piece) > 3 and (
             context.has_word(low) or (piece.islower() and is_speakable(piece))
         ):
@@ -166,7 +166,7 @@ def code_group(group: str, is_short: bool, context: Context) -> str:
     return " ".join(words)
 
 
-def in_groups(run: str) -> str:
+def read_digits(run: str) -> str:
     """Digits one by one; six to twelve of them in groups of three or four, a pause between."""
     if not 6 <= len(run) <= 12:
         return number_words.digits(run)
@@ -192,7 +192,7 @@ def route(value: str, context: Context) -> str:
 
 def place(value: str, context: Context) -> str:
     """A street's kind, short or whole."""
-    return context.entry("place", value)[0]
+    return context.find_entry("place", value)[0]
 
 
 def loud(value: str, context: Context) -> str:
@@ -235,7 +235,7 @@ def phone(value: str, context: Context) -> str:
 
 def titled(value: str, context: Context) -> str:
     """A title without its dot."""
-    return context.entry("titled", value.rstrip("."))[0]
+    return context.find_entry("titled", value.rstrip("."))[0]
 
 
 def letters(value: str, context: Context) -> str:

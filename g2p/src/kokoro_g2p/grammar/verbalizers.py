@@ -21,6 +21,6 @@ VERBALIZERS: dict[str, Verbalizer] = {
     if getattr(getattr(function, "__code__", None), "co_varnames", ())[:2] == NAMES
 }
 VERBALIZERS |= {
-    f"{name}sof": partial(quantities.counted_as, name)
+    f"{name}sof": partial(quantities.name_amount_of, name)
     for name in ("cup", "tablespoon", "minute", "hour", "day", "shilling")
 }

@@ -1,13 +1,13 @@
 """Readings of a word that has one form at the end of a phrase and another inside: END/INSIDE.
 
-probed("casa {} cane", "della", espeak_of("it"), True)  # "dˈella/dˌella"
-form("dˈella/dˌella", "kˈaza")  # "dˌella"
+probed("casa {} cane", "della", open_espeak("it"), True)  # "dˈella/dˌella"
+choose_form("dˈella/dˌella", "kˈaza")  # "dˌella"
 """
 
 from collections.abc import Callable
 
 
-def form(reading: str, after: str) -> str:
+def choose_form(reading: str, after: str) -> str:
     """The form of a reading in front of `after`, "" at a pause."""
     end, _, inside = reading.partition("/")
     return (inside or end) if after else end

@@ -1,6 +1,6 @@
 """The state of a scan of a text: the pieces so far, which the handlers of a language write.
 
-scan = scan_of("5 kg")
+scan = start_scan("5 kg")
 scan.say("cinque chilogrammi", 0, 4)
 normalized(scan.pieces, cleaned)      # g2p/grammar/tokens.py
 """
@@ -18,7 +18,7 @@ ADDRESS = (
 )
 
 
-def scan_of(text: str) -> "Scan":
+def start_scan(text: str) -> "Scan":
     """A scan of a text of which nothing is read yet."""
     return Scan(text, [], Spoken(-1, -1, ""), Signs())
 

@@ -51,13 +51,13 @@ Choice = Callable[[Case], str]
 def read_cases() -> list[Case]:
     """Read the judged sentences. Raises InputError for a line whose key its word does not have."""
     from kokoro_g2p.lexicon import Lexicon
-    from kokoro_g2p.part_of_speech import nth, split_words
+    from kokoro_g2p.part_of_speech import find_nth, split_words
 
     lexicon, cases = Lexicon.load("us"), []
     with SENTENCES.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
             words = split_words(row["sentence"])
-            at = nth(words, row["word"], int(row["occurrence"]))
+            at = find_nth(words, row["word"], int(row["occurrence"]))
             # Polish has senses, polish has one
             listing = lexicon.find(words[at])
             senses = {
@@ -85,7 +85,7 @@ def is_right(case: Case, key: str) -> bool:
     return case.senses[key] == case.senses[case.key]
 
 
-def ours() -> Choice:
+def load_choice() -> Choice:
     """Return the choice of the bundled table."""
     from kokoro_g2p.heteronyms import Heteronyms
 
@@ -93,23 +93,23 @@ def ours() -> Choice:
     return lambda case: chooser.choose(case.words, case.at, tuple(case.senses))
 
 
-def shuffled(choice: Choice, seed: int) -> Choice:
+def shuffle_words(choice: Choice, seed: int) -> Choice:
     """Return `choice` on the same words in random order, the heteronym at its place: a control
     without context.
     """
     generator = random.Random(seed)
 
-    def chosen(case: Case) -> str:
+    def choose(case: Case) -> str:
         # the heteronym stays where it is
         others = [*case.words[: case.at], *case.words[case.at + 1 :]]
         generator.shuffle(others)
         words = (*others[: case.at], case.words[case.at], *others[case.at :])
         return choice(Case(case.sentence, words, case.at, case.senses, case.key))
 
-    return chosen
+    return choose
 
 
-def best_fixed(cases: Sequence[Case]) -> Choice:
+def find_best_fixed(cases: Sequence[Case]) -> Choice:
     """Return for each word the sound most frequent among `cases`: no method without context does
     better on them.
     """
@@ -122,7 +122,7 @@ def best_fixed(cases: Sequence[Case]) -> Choice:
     )
 
 
-def nearest(case: Case, answer: Sequence[str]) -> str:
+def find_nearest(case: Case, answer: Sequence[str]) -> str:
     """Return the key of the sense nearest to one of the words of `answer` around the heteronym's
     place; the expected one where it is among the nearest.
     """
@@ -140,21 +140,21 @@ def nearest(case: Case, answer: Sequence[str]) -> str:
     return case.key if distance[case.key] == least else min(distance, key=lambda key: distance[key])
 
 
-def espeak_choice(cases: Iterable[Case]) -> Choice:
+def load_espeak_choice(cases: Iterable[Case]) -> Choice:
     """Return espeak-ng's choice. Raises InputError when it is not installed."""
-    from kokoro_g2p.espeak import backend, from_espeak
+    from kokoro_g2p.espeak import from_espeak, open_backend
 
-    backend("en-us")  # finds the library
+    open_backend("en-us")  # finds the library
     from phonemizer.backend import EspeakBackend
 
-    # marks are left out, because `nearest` counts words
+    # marks are left out, because `find_nearest` counts words
     speaker = EspeakBackend(language="en-us", with_stress=True, tie="^")
     sentences = [case.sentence for case in cases]
     words = {
         sentence: [from_espeak(word) for word in answer.split()]
         for sentence, answer in zip(sentences, speaker.phonemize(sentences), strict=True)
     }
-    return lambda case: nearest(case, words[case.sentence])
+    return lambda case: find_nearest(case, words[case.sentence])
 
 
 @command
@@ -165,15 +165,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-espeak", action="store_true")
     parser.add_argument("--misses", action="store_true", help="print the sentences ours gets wrong")
     arguments = parser.parse_args(argv)
-    cases, table = read_cases(), ours()
+    cases, table = read_cases(), load_choice()
     choices: dict[str, Choice] = {
         "default": lambda case: "DEFAULT",
-        "best fixed": best_fixed(cases),
-        "shuffled": shuffled(table, arguments.seed),
+        "best fixed": find_best_fixed(cases),
+        "shuffled": shuffle_words(table, arguments.seed),
         "ours": table,
     }
     if not arguments.no_espeak:
-        choices["espeak-ng"] = espeak_choice(cases)
+        choices["espeak-ng"] = load_espeak_choice(cases)
     figures = {
         name: sum(is_right(case, choice(case)) for case in cases) / len(cases)
         for name, choice in choices.items()
