@@ -103,7 +103,7 @@ def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(
     (tmp_path / "jieba").write_text(lines, encoding="utf-8")
     (tmp_path / "pypinyin").write_text('{"银行行": [["yin2"]], "大大大": []}', encoding="utf-8")
     (tmp_path / "opencc-python-reimplemented").write_text("銀\t银 艮\n㑮\t𫝈\n", encoding="utf-8")
-    monkeypatch.setattr(builder, "data_file", lambda package, name: tmp_path / package)
+    monkeypatch.setattr(builder, "find_data_file", lambda package, name: tmp_path / package)
     built = builder.build(1)
     words = built["words"]
     assert {word for word in words if len(word) > 1} >= {"银行"}

@@ -81,7 +81,7 @@ def test_overrides_and_lexicons():
 
 def test_the_list_holds_what_the_rules_read_otherwise(monkeypatch, tmp_path, capsys):
     said = {"घर नाम घर": "ɡʰˈʌɾ nˌam ɡʰˈʌɾ", "कमल": "kˈʌməl", "अाज": "ʌʰχˈaːɟ"}
-    monkeypatch.setattr(builder, "frequent_words", lambda code, form: ["नाम", "कमल", "अाज"])
+    monkeypatch.setattr(builder, "read_frequent_words", lambda code, form: ["नाम", "कमल", "अाज"])
     monkeypatch.setattr(builder, "open_espeak", lambda code: said.__getitem__)
     monkeypatch.setattr(builder, "COMMON", 1)
     assert builder.main(["--out", str(tmp_path)]) == 0

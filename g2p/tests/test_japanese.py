@@ -140,10 +140,12 @@ def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(
     head = struct.pack("<10I", *6 * [0], 0, len(tokens), len(texts), 0) + bytes(32)
     (tmp_path / "sys.dic").write_bytes(head + tokens + texts)
     (tmp_path / "matrix.bin").write_bytes(struct.pack("<HH", 4, 4) + bytes(32))
-    monkeypatch.setattr(builder, "data_file", lambda package, name: tmp_path / name.split("/")[-1])
+    monkeypatch.setattr(
+        builder, "find_data_file", lambda package, name: tmp_path / name.split("/")[-1]
+    )
     wordfreq = types.SimpleNamespace(get_frequency_dict=lambda *_: {"本": 0.1})
     monkeypatch.setitem(sys.modules, "wordfreq", wordfreq)
-    monkeypatch.setattr(builder, "classes", lambda costs, weights, parts, count: np.arange(4))
+    monkeypatch.setattr(builder, "find_classes", lambda costs, weights, parts, count: np.arange(4))
     assert builder.main(["--out", str(tmp_path), "--classes", "4"]) == 0
     listed = dict(line.split("\t") for line in packed_lines(tmp_path / "japanese.txt.gz"))
     assert sorted(listed) == sorted(["円", "山", "本", "山本", "ます"])
