@@ -12,7 +12,7 @@ from kokoro_g2p import G2P
 from kokoro_g2p.alphabet import KNOWN
 from kokoro_g2p.languages.chinese import cardinal, list_syllables, read_syllable
 from kokoro_g2p.languages.lattice import Lattice
-from kokoro_g2p.languages.rows import Rows
+from kokoro_g2p.languages.rows import PatternRows
 from kokoro_g2p.training import mandarin_words as builder
 from reader_tests.mandarin import compare_numbers, compare_polyphones, compare_sentences
 
@@ -76,12 +76,12 @@ def test_traditional_characters_are_read_as_simplified_words():
 def test_rows_have_slots_contexts_and_verbalizers():
     lines = "# a comment\nslot\tn\t\\d+\na\tx\t{n}b\t{all}!\nb\t\t(?P<a>{n})\t{a:twice}"
     says = {"number": str, "twice": lambda text: 2 * text}
-    rows = Rows.from_text(lines, says, r"\d")
+    rows = PatternRows.from_text(lines, says, r"\d")
     assert rows.read("x1b", 1) == (3, "1b!")
     assert rows.read("y1b", 1) == (2, "11")
     assert rows.read("y1b", 0) is None
     with pytest.raises(KeyError):
-        Rows.from_text("a\t\t(?P<a>x)\t{a:unknown}", says, "x")
+        PatternRows.from_text("a\t\t(?P<a>x)\t{a:unknown}", says, "x")
 
 
 def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(

@@ -43,8 +43,8 @@ from kokoro_g2p.training.g2p_network import main
 from kokoro_g2p.training.g2p_words import Relatives, Split, read_pronunciations, strip_affixes
 from kokoro_g2p.training.loop import (
     Example,
-    Plan,
     Trainer,
+    TrainingPlan,
     collect_batch,
     compute_ctc,
     draw_batches,
@@ -52,7 +52,7 @@ from kokoro_g2p.training.loop import (
     make_examples,
 )
 from kokoro_g2p.training.misaki_lists import pack, to_json
-from kokoro_g2p.training.tagger import Items, Recipe, classify_readings, train
+from kokoro_g2p.training.tagger import Items, TaggerRecipe, classify_readings, train
 from kokoro_g2p.training.tagger import main as train_tagger
 from kokoro_g2p.training.tagger_sources import Silver, TagModel, list_lemmas
 from kokoro_g2p.word_lists import MISAKI_SHA256, parse_pairs, read
@@ -62,7 +62,9 @@ WORDS = {
     "us_gold": {"kokoro": "kəkˈɔɹO", "banana": "bənˈænə", "butter": "bˈʌTəɹ", "axe": "ˈæks"},
     "us_silver": {"tomatoes": "təmˈATOz"},
 }
-PLAN = Plan(steps=90, seed=3, rate=1e-2, matrix_rate=1e-2, warmup_steps=5, symbols=32, average=0.8)
+PLAN = TrainingPlan(
+    steps=90, seed=3, rate=1e-2, matrix_rate=1e-2, warmup_steps=5, symbols=32, average=0.8
+)
 
 
 def trained(plan, state):
@@ -80,7 +82,7 @@ class TestNetwork:
         assert trainer.log[-1]["step"] == PLAN.steps
 
     def test_a_resumed_run_is_an_unbroken_one(self, tmp_path):
-        plan = Plan(steps=12, seed=1, symbols=32)
+        plan = TrainingPlan(steps=12, seed=1, symbols=32)
         whole, first = (
             trained(plan, tmp_path / "whole.pt"),
             Trainer(plan, make_examples(WORDS), TINY),
@@ -94,10 +96,12 @@ class TestNetwork:
             assert torch.equal(one, other)
 
     def test_another_seed_is_another_run(self, tmp_path):
-        first = Trainer(Plan(steps=3, seed=1), make_examples(WORDS), TINY)
+        first = Trainer(TrainingPlan(steps=3, seed=1), make_examples(WORDS), TINY)
         first.save(tmp_path / "state.pt")
         with pytest.raises(InputError, match="--seed 1, not 2"):
-            Trainer(Plan(steps=3, seed=2), make_examples(WORDS), TINY).resume(tmp_path / "state.pt")
+            Trainer(TrainingPlan(steps=3, seed=2), make_examples(WORDS), TINY).resume(
+                tmp_path / "state.pt"
+            )
         pytest.raises(InputError, first.resume, tmp_path / "nowhere.pt").match("no such file")
 
     def test_examples_are_counted_and_too_short_words_left_out(self):
@@ -382,7 +386,7 @@ def toy_items():
 
 
 def test_training_learns_and_the_seed_decides(tmp_path):
-    recipe = Recipe(features=50, batch=16, epochs=(2, 4))
+    recipe = TaggerRecipe(features=50, batch=16, epochs=(2, 4))
     first, figures = train(toy_items(), recipe)
     assert figures["known"] == 1.0
     assert (

@@ -299,7 +299,8 @@ def test_a_domain_can_be_left_out(tmp_path):
 def test_rules_are_the_same_bytes_in_every_process(tmp_path):
     names = "from kokoro_g2p.port.text_tables import G2P, Path, list_rule_roots, write_rules"
     for seed in ("1", "2"):  # the order of sets
-        code = f"{names}; write_rules(Path({str(tmp_path / seed)!r}), *list_rule_roots(G2P.load('us')))"
+        path = str(tmp_path / seed)
+        code = f"{names}; write_rules(Path({path!r}), *list_rule_roots(G2P.load('us')))"
         subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, check=True)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class Summary:
         }
 
 
-def build_parser() -> Parser:
+def build_parser() -> CommandParser:
     """Return the parser of the command's flags."""
-    parser = Parser("kokoro-g2p", __doc__)
+    parser = CommandParser("kokoro-g2p", __doc__)
     parser.add_argument("text", nargs="?", help="what to say; `-` or nothing: read stdin")
     parser.add_argument("--file", type=Path, help="UTF-8 text of any size")
     parser.add_argument(

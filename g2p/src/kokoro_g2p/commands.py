@@ -19,7 +19,7 @@ EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT = 0, 1, 2
 LONGEST_LINE = 1500  # of a message: a text of 100,000 characters is not repeated
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An argument parser whose usage errors are one line. Its description is the first paragraph of
     the module's docstring.
     """

@@ -37,7 +37,7 @@ from kokoro_g2p.neural import (
 )
 
 
-class Attention(nn.Module):
+class SelfAttention(nn.Module):
     """Self-attention over the unpadded symbols."""
 
     def __init__(self, config: Config) -> None:
@@ -61,7 +61,7 @@ class Attention(nn.Module):
         return torch.softmax(scores, dim=2) @ value
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention, then a convolution over three symbols and a linear layer; each normalized before
     and added.
     """
@@ -69,7 +69,7 @@ class Block(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
-        self.attention = Attention(config)
+        self.attention = SelfAttention(config)
         self.taps, self.narrow = (
             nn.Linear(3 * config.width, config.inner),
             nn.Linear(config.inner, config.width),
@@ -108,7 +108,7 @@ class LetterToSound(nn.Module):
         super().__init__()
         self.config, width, answers = config, config.width, FRAMES * config.sounds
         self.embedding = nn.Embedding(config.symbols, width)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
+        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(width)
         self.answer, self.condition = nn.Linear(width, answers), nn.Linear(answers, width)
 

@@ -31,7 +31,7 @@ from kokoro_g2p.ssml import (
     NAMES,
     PATTERN,
     TOOLS,
-    Opened,
+    StartTag,
     clip_markup,
     find_voice,
     name_of,
@@ -233,7 +233,7 @@ class _Work:
     ) -> None:
         self.text, self.language, self.others = text, language, others
         self.voice = find_voice(outer)
-        self.open: list[Opened] = []
+        self.open: list[StartTag] = []
         # of each open element where it begins in the cleaned text, and the language inside
         self.places: list[tuple[int, Language]] = []
         self.foreign: dict[int, Sequence[Foreign]] = {}
@@ -360,7 +360,7 @@ class _Work:
         if one.has_effect and not match["empty"] and not is_full:
             self.push(one)
 
-    def push(self, one: Opened) -> None:
+    def push(self, one: StartTag) -> None:
         """Open an element. A voice speaks its own language unless it names another."""
         language = self.find_language(one.language) or (self.language if one.voice else self.spoken)
         self.open.append(one)
@@ -381,7 +381,7 @@ class _Work:
     def close(self, name: str, span: tuple[int, int]) -> None:
         """An end tag: its element ends, and what it holds. One of no element is counted."""
         names = [one.name for one in self.open]
-        is_lost = Opened("", name).has_effect and name not in names
+        is_lost = StartTag("", name).has_effect and name not in names
         self.drop(*span, clip_markup(self.text[span[0] : span[1]]) if is_lost else "markup")
         while name in names:
             one, (begin, _) = self.open.pop(), self.places.pop()
@@ -389,7 +389,7 @@ class _Work:
             if one.name == name:
                 break
 
-    def add_stress(self, one: Opened, begin: int) -> None:
+    def add_stress(self, one: StartTag, begin: int) -> None:
         """The words since `begin` are as loud as the element asks."""
         if one.stress is not None:
             self.overrides.append(Override(begin, self.length, stress=one.stress, tag=one.tag))

@@ -42,14 +42,14 @@ from kokoro_g2p.result import (
     find_mark_tag,
     make_spoken_tokens,
 )
-from kokoro_g2p.sentence import NEAR, Heteronyms, Sentence, SentenceReader
+from kokoro_g2p.sentence import NEAR, SenseChooser, Sentence, SentenceReader
 from kokoro_g2p.splitting import cut_placed_sentences, cut_result, join_phonemes
 from kokoro_g2p.ssml import clip_markup, find_voice
 from kokoro_g2p.word_lists import parse_pairs
 
 if TYPE_CHECKING:
     from kokoro_g2p.grammar.interpreter import Grammar
-    from kokoro_g2p.heteronyms import Heteronyms as TaggedHeteronyms
+    from kokoro_g2p.heteronyms import Heteronyms
 
 
 UserWords = Path | str | Mapping[str, str] | None
@@ -82,11 +82,11 @@ class LateHeteronyms:
     """The bundled tagger and its choice (g2p/heteronyms.py), loaded when first needed."""
 
     @cached_property
-    def chooser(self) -> "TaggedHeteronyms":
+    def chooser(self) -> "Heteronyms":
         """The chooser. Raises InputError when the tagger is missing or damaged."""
-        from kokoro_g2p.heteronyms import Heteronyms as TaggedHeteronyms
+        from kokoro_g2p.heteronyms import Heteronyms
 
-        return TaggedHeteronyms.load()
+        return Heteronyms.load()
 
     def tag(self, words: Sequence[str], index: int) -> str:
         """The Penn tag of `words[index]`: by the word itself in a closed class, else the tagger's
@@ -131,7 +131,7 @@ class G2P:
         self,
         normalizer: Normalizer,
         lexicon: Lexicon,
-        heteronyms: Heteronyms | None = None,
+        heteronyms: SenseChooser | None = None,
         neural: Neural | None = None,
         phrases: Mapping[str, str] | None = None,
         unk: str | None = None,
@@ -154,7 +154,7 @@ class G2P:
         sentence_reader: ReadsSentences,
         language: Language,
         phrases: Mapping[str, str] | None,
-        heteronyms: Heteronyms | None = None,
+        heteronyms: SenseChooser | None = None,
         unk: str | None = None,
     ) -> None:
         self._normalizer, self._reader, self._sentence_reader = normalizer, reader, sentence_reader

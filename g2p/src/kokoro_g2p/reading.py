@@ -4,7 +4,7 @@ letter.
     reader = Reader(lexicon, neural)
     # one batched call of the neural model for all words nobody knows
     reader.prepare(["well-read", "blorf"])
-    reader.read("blorf")  # Reading("blˈɔɹf", "neural", ...)
+    reader.read("blorf")  # WordReading("blˈɔɹf", "neural", ...)
 """
 
 import re
@@ -29,7 +29,7 @@ from kokoro_g2p.morphology import fold, is_clitic, spell, with_clitic, with_s
 from kokoro_g2p.result import GB, Guess, Language, Source
 from kokoro_g2p.weak_forms import find_weak_parts
 from kokoro_g2p.word_lists import convert_to_british
-from kokoro_g2p.word_parts import Plan, plan, read_by_origin, with_accent
+from kokoro_g2p.word_parts import ReadingPlan, plan, read_by_origin, with_accent
 
 if TYPE_CHECKING:
     from kokoro_g2p.neural import NeuralG2P
@@ -95,7 +95,7 @@ class FallbackNeural:
 
 
 @dataclass(frozen=True)
-class Reading:
+class WordReading:
     """Phonemes of one spelling. `senses`: the sentence decides; `vowel`: the first sound is one;
     `unsaid`: letters without a name.
     """
@@ -107,7 +107,7 @@ class Reading:
     vowel: bool = False
     unsaid: int = 0
 
-    def with_phonemes(self, phonemes: str, source: Source | None = None) -> "Reading":
+    def with_phonemes(self, phonemes: str, source: Source | None = None) -> "WordReading":
         """Return the reading with other phonemes."""
         return replace(
             self,
@@ -130,7 +130,7 @@ class Reader:
 
     def __init__(self, lexicon: Lexicon, neural: Neural | None) -> None:
         self.lexicon, self.neural = lexicon, neural
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, WordReading] = {}
         self._guesses: dict[str, Guess] = {}
 
     def prepare(self, words: Iterable[str]) -> None:
@@ -151,14 +151,14 @@ class Reader:
                 zip(words_to_ask, self.neural.predict(list(words_to_ask)), strict=True)
             )
 
-    def read(self, word: str) -> Reading:
+    def read(self, word: str) -> WordReading:
         """The reading of `word`, remembered. Parts that were not prepared are spelled."""
         reading = self._readings.get(word)
         if reading is None:
             reading = self._readings[word] = self._read(word)
         return reading
 
-    def read_letters(self, text: str) -> Reading:
+    def read_letters(self, text: str) -> WordReading:
         """`text` letter by letter, as the normalizer asked; a small s or 's at its end is an ending
         (CDs, FBI's).
         """
@@ -191,7 +191,7 @@ class Reader:
                 for part in planned.parts:
                     yield from self._list_unknown(part)
 
-    def _plan(self, word: str) -> Plan | None:
+    def _plan(self, word: str) -> ReadingPlan | None:
         """How the word is read by its parts; a user's own reader of unknown words is asked for
         whole ones.
         """
@@ -223,16 +223,16 @@ class Reader:
     def _convert_to_dialect(self, word: str, phonemes: str) -> str:
         return convert_to_british(phonemes, word) if self.lexicon.dialect == GB else phonemes
 
-    def _read_plan(self, planned: Plan) -> Reading:
+    def _read_plan(self, planned: ReadingPlan) -> WordReading:
         readings = [self.read(part) for part in planned.parts]
         phonemes = planned.said([reading.phonemes for reading in readings])
         source: Source = min(
             (reading.source for reading in readings), key=_ORDER.index, default="morphology"
         )
         source = source if _ORDER.index(source) < _ORDER.index("morphology") else "morphology"
-        return Reading(phonemes, source, planned.confidence, vowel=has_initial_vowel(phonemes))
+        return WordReading(phonemes, source, planned.confidence, vowel=has_initial_vowel(phonemes))
 
-    def _read(self, word: str) -> Reading:
+    def _read(self, word: str) -> WordReading:
         entry = self._find(word)
         if entry is not None:
             return _apply_capitals(entry, word)
@@ -260,21 +260,23 @@ class Reader:
             phonemes = guess.phonemes
             if source == "neural":
                 phonemes = with_accent(word, phonemes)
-            return Reading(phonemes, source, guess.confidence, vowel=has_initial_vowel(phonemes))
+            return WordReading(
+                phonemes, source, guess.confidence, vowel=has_initial_vowel(phonemes)
+            )
         return self._read_spelled(word, 0.0)
 
-    def _read_spelled(self, text: str, confidence: float) -> Reading:
+    def _read_spelled(self, text: str, confidence: float) -> WordReading:
         names = self.lexicon.letter_names
         phonemes = spell(text, names)
         unsaid = sum(
             character.isalnum() and not any(part in names for part in fold(character).upper())
             for character in text
         )
-        return Reading(
+        return WordReading(
             phonemes, "spelled", confidence, vowel=has_initial_vowel(phonemes), unsaid=unsaid
         )
 
-    def _read_compound(self, readings: list[Reading], parts: list[str]) -> Reading:
+    def _read_compound(self, readings: list[WordReading], parts: list[str]) -> WordReading:
         """Parts said as one word: half of them lose their primary stress (misaki/en.py,
         resolve_tokens), not two names.
         """
@@ -308,7 +310,7 @@ class Reader:
         source: Source = worst if _ORDER.index(worst) < _ORDER.index("morphology") else "morphology"
         phonemes = "".join(pieces)
         confidence = min((reading.confidence for _, reading in spoken), default=0.0)
-        return Reading(
+        return WordReading(
             phonemes,
             source,
             confidence,
@@ -360,7 +362,7 @@ def _reduce_stress(phonemes: list[str], parts: list[str]) -> list[str]:
     ]
 
 
-def _apply_capitals(entry: Found, word: str) -> Reading:
+def _apply_capitals(entry: Found, word: str) -> WordReading:
     """A listed word with the stress of its capitals."""
     level = (
         None
@@ -372,11 +374,11 @@ def _apply_capitals(entry: Found, word: str) -> Reading:
     if level is not None:
         entry = entry.with_change(lambda phonemes: restress(phonemes, level))
     senses = entry.senses if entry.senses and set(entry.senses) != {DEFAULT} else None
-    return Reading(
+    return WordReading(
         entry.phonemes, entry.source, entry.confidence, senses, has_initial_vowel(entry.phonemes)
     )
 
 
-def _add_ending(stem: Reading, change: Callable[[str], str]) -> Reading:
+def _add_ending(stem: WordReading, change: Callable[[str], str]) -> WordReading:
     """The stem's reading with an ending."""
     return stem.with_phonemes(change(stem.phonemes)) if stem.phonemes else stem

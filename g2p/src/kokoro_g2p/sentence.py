@@ -12,7 +12,7 @@ from kokoro_g2p.alphabet import KNOWN, PAUSES, restress
 from kokoro_g2p.lexicon import DEFAULT
 from kokoro_g2p.morphology import with_clitic
 from kokoro_g2p.overrides import Marked, Override
-from kokoro_g2p.reading import Reader, Reading, has_initial_vowel
+from kokoro_g2p.reading import Reader, WordReading, has_initial_vowel
 from kokoro_g2p.result import Normalized, Source, Token, Word
 from kokoro_g2p.weak_forms import (
     END,
@@ -32,7 +32,7 @@ DECIMAL_POINT = "pYnt"
 NEAR = 40
 
 
-class Heteronyms(Protocol):
+class SenseChooser(Protocol):
     """A chooser between the senses of a word in its sentence, by the lexicon's keys."""
 
     def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str: ...
@@ -82,7 +82,7 @@ class SentenceReader:
     as given.
     """
 
-    def __init__(self, reader: Reader, heteronyms: Heteronyms | None) -> None:
+    def __init__(self, reader: Reader, heteronyms: SenseChooser | None) -> None:
         self._reader, self._heteronyms = reader, heteronyms
 
     def read_sentence(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
@@ -130,27 +130,27 @@ class SentenceReader:
 
     def _read_token(
         self, token: Token, kind: str, marked: Marked, override: Override | None
-    ) -> Reading:
+    ) -> WordReading:
         if kind == "override":
             return self._read_override(override, marked)
         if kind == "letters":
             return self._reader.read_letters(token.text)
         return self._reader.read(token.text)
 
-    def _read_override(self, override: Override | None, marked: Marked) -> Reading:
+    def _read_override(self, override: Override | None, marked: Marked) -> WordReading:
         """The phonemes of an override, or the clitic behind them; nothing where there is none."""
         if override is None:
-            return Reading("", "override")
+            return WordReading("", "override")
         if override.say_as:
             return self._reader.read_letters("".join(filter(str.isalnum, override.say_as)))
         if not override.clitic:
-            return Reading("", "override").with_phonemes(*override.sound)
+            return WordReading("", "override").with_phonemes(*override.sound)
         stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
         ended = with_clitic(stem, override.clitic, self._reader.lexicon.dialect)
-        return Reading(ended[len(stem) :], "rule")
+        return WordReading(ended[len(stem) :], "rule")
 
     def _read_in_context(
-        self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool
+        self, tokens: Sequence[Token], place: int, reading: WordReading, ahead: Ahead, shouted: bool
     ) -> tuple[str, Source]:
         """Phonemes and source of a small word or a heteronym."""
         word = tokens[place].text

@@ -1,8 +1,8 @@
 """SSML 1.1 (w3.org/TR/speech-synthesis11) and the tags of other tools: what stands for markup in a
 text, and what an element asks for in the terms of g2p/overrides.py.
 
-    parse_request("break", 'time="300ms"', "")                # Request("pause", 0.3)
-    parse_request("sub", 'alias="World Wide Web"', "WWW")     # Request("alias", "World Wide Web")
+    # ElementRequest("alias", "World Wide Web")
+    parse_request("sub", 'alias="World Wide Web"', "WWW", "us")
     parse_tag('<prosody rate="slow">').pace                   # 0.8
 
 MARKUP finds what XML can hold: tags, comments, CDATA, instructions, a document type. Entities of a
@@ -111,7 +111,7 @@ SAID_AS_WRITTEN = split_set(
 
 
 @dataclass(frozen=True)
-class Request:
+class ElementRequest:
     """The request of an element: a pause in seconds, phonemes, characters one by one, or
     other words.
     """
@@ -121,7 +121,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Opened:
+class StartTag:
     """A start tag, and what holds until its element ends. `counted`: something of it has no effect
     here.
     """
@@ -146,11 +146,11 @@ class Opened:
         return self.is_silent or self.language != "" or self.name in names
 
 
-def parse_tag(tag: str) -> Opened:
+def parse_tag(tag: str) -> StartTag:
     """A start tag, one that TAG matches, or a voice's mark."""
     mark = VOICE_MARK.match(tag)
     if mark:
-        return Opened(tag, MARK, float(mark["pace"] or 1), voice=mark["voice"])
+        return StartTag(tag, MARK, float(mark["pace"] or 1), voice=mark["voice"])
     match = TAG.match(tag)
     assert match
     name, values = name_of(match["name"]), parse_attributes(match["attributes"])
@@ -158,16 +158,16 @@ def parse_tag(tag: str) -> Opened:
     if name == "prosody":
         rate = _parse_rate(values.get("rate", "medium"))
         is_counted = rate is None or any(key != "rate" for key in values)
-        return Opened(tag, name, rate or 1.0, None, is_counted)
+        return StartTag(tag, name, rate or 1.0, None, is_counted)
     if name == "emphasis":
         stress = STRESSES.get(values.get("level", "moderate"))
-        return Opened(tag, name, 1.0, stress, stress is None)
+        return StartTag(tag, name, 1.0, stress, stress is None)
     if name == "voice":
         # several names are a choice: the first one
         voice = values.get("name", "").strip().split(" ")[0]
-        return Opened(tag, name, counted=not voice, voice=voice, language=language)
+        return StartTag(tag, name, counted=not voice, voice=voice, language=language)
     is_known = name in KNOWN and not (name in ("w", "token") and values)
-    return Opened(tag, name, counted=not is_known, language=language)
+    return StartTag(tag, name, counted=not is_known, language=language)
 
 
 def find_voice(tags: Iterable[str]) -> str:
@@ -176,7 +176,7 @@ def find_voice(tags: Iterable[str]) -> str:
     return voices[-1] if voices else ""
 
 
-def list_marks(text: str) -> list[Opened]:
+def list_marks(text: str) -> list[StartTag]:
     """The elements of a text, and the marks of voices."""
     tags = [match for match in TAG.finditer(text) if name_of(match["name"]) in NAMES]
     return [parse_tag(match[0]) for match in (*tags, *VOICE_MARK.finditer(text))]
@@ -226,7 +226,7 @@ def parse_attributes(text: str) -> dict[str, str]:
 
 def parse_request(
     element: str, attributes: str, content: str, language: Language
-) -> Request | None:
+) -> ElementRequest | None:
     """The request of `<element attributes>content</element>`; None where it has no meaning."""
     values = parse_attributes(attributes)
     if element in ("break", "silence"):
@@ -234,22 +234,26 @@ def parse_request(
     if element == "phoneme":
         return _parse_phoneme(values)
     if element == "sub":
-        return Request("alias", values["alias"]) if values.get("alias", "").strip() else None
+        return ElementRequest("alias", values["alias"]) if values.get("alias", "").strip() else None
     kind = values.get("interpret-as", values.get("type", ""))
     return _parse_say_as(kind, values.get("format", ""), content.strip(), language)
 
 
-def _parse_break(values: dict[str, str]) -> Request | None:
+def _parse_break(values: dict[str, str]) -> ElementRequest | None:
     if "msec" in values:  # SAPI's
-        return Request("pause", int(values["msec"]) / 1000) if values["msec"].isdecimal() else None
+        return (
+            ElementRequest("pause", int(values["msec"]) / 1000)
+            if values["msec"].isdecimal()
+            else None
+        )
     time = _TIME.fullmatch(values["time"].strip()) if "time" in values else None
     if time:
-        return Request("pause", float(time[1]) * (0.001 if time[2] == "ms" else 1.0))
+        return ElementRequest("pause", float(time[1]) * (0.001 if time[2] == "ms" else 1.0))
     seconds = STRENGTHS_S.get(values.get("strength", "medium"))
-    return None if "time" in values or seconds is None else Request("pause", seconds)
+    return None if "time" in values or seconds is None else ElementRequest("pause", seconds)
 
 
-def _parse_phoneme(values: dict[str, str]) -> Request | None:
+def _parse_phoneme(values: dict[str, str]) -> ElementRequest | None:
     """IPA, or Kokoro's own symbols (alphabet="x-kokoro")."""
     phonemes, alphabet = values.get("ph", "").strip(), values.get("alphabet", "ipa")
     if alphabet == "ipa":
@@ -260,56 +264,58 @@ def _parse_phoneme(values: dict[str, str]) -> Request | None:
     is_known_alphabet = (
         alphabet in ("ipa", "x-kokoro") and phonemes and find_unknown_symbol(phonemes) is None
     )
-    return Request("phonemes", phonemes) if is_known_alphabet else None
+    return ElementRequest("phonemes", phonemes) if is_known_alphabet else None
 
 
-def _parse_say_as(kind: str, form: str, content: str, language: Language) -> Request | None:
+def _parse_say_as(kind: str, form: str, content: str, language: Language) -> ElementRequest | None:
     if kind in ("characters", "spell-out", "verbatim", "digits", "number_digit"):
-        return Request("say_as", content) if any(map(str.isalnum, content)) else None
+        return ElementRequest("say_as", content) if any(map(str.isalnum, content)) else None
     if kind == "telephone" and any(map(str.isdigit, content)):
         groups = re.findall(r"\+|\d+|[A-Za-z]+", content)
         said = ", ".join(" ".join(group) if group.isdigit() else group for group in groups)
-        return Request("alias", said.replace("+, ", "+"))
+        return ElementRequest("alias", said.replace("+, ", "+"))
     if kind == "date":
         parts = "".join(dict.fromkeys(form))  # yyyymmdd is ymd
         return _parse_date(parts, re.findall(r"\d+", content), content, language)
     if kind in ("cardinal", "ordinal"):
         return _parse_number(kind, content.replace(",", ""), language)
     if kind in ("expletive", "bleep"):
-        return Request("alias", "bleep")
-    return Request("alias", content) if kind in SAID_AS_WRITTEN and content else None
+        return ElementRequest("alias", "bleep")
+    return ElementRequest("alias", content) if kind in SAID_AS_WRITTEN and content else None
 
 
-def _parse_number(kind: str, digits: str, language: Language) -> Request | None:
+def _parse_number(kind: str, digits: str, language: Language) -> ElementRequest | None:
     """A count or a rank, which is no year and no code."""
     match = re.fullmatch(r"([-−]?)\+?(\d{1,15})(\.\d{1,9})?", digits)
     if match is None or (kind == "ordinal" and (match[1] or match[3])):
         return None
     if language not in (US, GB):
-        return Request(
+        return ElementRequest(
             "alias", (ORDINALS[language] if kind == "ordinal" else "#").replace("#", digits)
         )
     if kind == "ordinal":
-        return Request("alias", ordinal(int(match[2]), language))
+        return ElementRequest("alias", ordinal(int(match[2]), language))
     said = decimal(match[2] + (match[3] or ""), language)
-    return Request("alias", f"minus {said}" if match[1] else said)
+    return ElementRequest("alias", f"minus {said}" if match[1] else said)
 
 
-def _parse_date(form: str, numbers: list[str], content: str, language: Language) -> Request | None:
+def _parse_date(
+    form: str, numbers: list[str], content: str, language: Language
+) -> ElementRequest | None:
     """Three numbers in the order of the format (mdy, dmy, ymd) as an ISO date, which every
     normalizer knows; in English also a month and a day; other words as they are.
     """
     if form in ("md", "dm") and len(numbers) == 2 and language in (US, GB):
         month, day = (int(numbers[form.index(part)]) for part in "md")
-        return Request("alias", f"{MONTHS[month - 1]} {day}") if 1 <= month <= 12 else None
+        return ElementRequest("alias", f"{MONTHS[month - 1]} {day}") if 1 <= month <= 12 else None
     if len(numbers) != 3 or not form:
-        return Request("alias", content)
+        return ElementRequest("alias", content)
     if sorted(form) != ["d", "m", "y"]:
         return None
     day, month, year = (int(numbers[form.index(part)]) for part in "dmy")
     year += 0 if year > 99 else 1900 if year > 39 else 2000
     iso = "-".join((str(10000 + year)[1:], str(100 + month)[1:], str(100 + day)[1:]))
-    return Request("alias", iso) if 1 <= month <= 12 and 1 <= day <= 31 else None
+    return ElementRequest("alias", iso) if 1 <= month <= 12 and 1 <= day <= 31 else None
 
 
 def _parse_rate(text: str) -> float | None:

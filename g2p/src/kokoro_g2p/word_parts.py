@@ -146,7 +146,7 @@ def _read_japanese(word: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReadingPlan:
     """How a word is read by parts: what must be read first, and how the answers are put
     together.
     """
@@ -156,7 +156,7 @@ class Plan:
     confidence: float
 
 
-def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> Plan | None:
+def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> ReadingPlan | None:
     """How to read a word that no list has without asking the network for all of it; None: ask the
     network.
 
@@ -164,12 +164,12 @@ def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> Plan |
     """
     pair, origin, ending = split_halves(word, is_listed), read_by_origin(word), name_ending(word)
     if pair:
-        return Plan(pair, lambda spoken: join_halves(spoken[0], spoken[1], pair[0]), 0.78)
+        return ReadingPlan(pair, lambda spoken: join_halves(spoken[0], spoken[1], pair[0]), 0.78)
     if origin:
-        return Plan((), lambda spoken: dialectal(origin), 0.5)
+        return ReadingPlan((), lambda spoken: dialectal(origin), 0.5)
     if ending:
         head, sound = word[: -len(ending)], dialectal(NAME_ENDINGS[ending])
-        return Plan((head,), lambda spoken: _with_name_ending(head, spoken[0], sound), 0.5)
+        return ReadingPlan((head,), lambda spoken: _with_name_ending(head, spoken[0], sound), 0.5)
     return None
 
 

@@ -11,7 +11,7 @@ weight; 1: not so; 2: bad input.
 from collections.abc import Iterator
 from pathlib import Path
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 
 
@@ -33,7 +33,7 @@ def read_columns(paths: list[Path]) -> Iterator[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.grammar", __doc__)
+    parser = CommandParser("kokoro_g2p.grammar", __doc__)
     parser.add_argument("--conflicts", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us")
     arguments = parser.parse_args(argv)

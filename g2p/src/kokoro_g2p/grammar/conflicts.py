@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kokoro_g2p.characters import clean
 from kokoro_g2p.grammar.interpreter import Grammar
-from kokoro_g2p.grammar.table import Context, Known, Row
+from kokoro_g2p.grammar.table import GrammarRow, Known, SlotContext
 
 Pair = tuple[str, str]  # sources of the winner and of the other row
 
@@ -40,8 +40,8 @@ def find_conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None =
 def compare(
     report: Conflicts,
     grammar: Grammar,
-    context: Context,
-    matches: list[tuple[int, Row]],
+    context: SlotContext,
+    matches: list[tuple[int, GrammarRow]],
     text: str,
     place: int,
 ) -> None:

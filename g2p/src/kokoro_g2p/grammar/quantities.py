@@ -8,7 +8,7 @@ import re
 
 import kokoro_g2p.number_words as number_words
 from kokoro_g2p import word_lists
-from kokoro_g2p.grammar.table import Context
+from kokoro_g2p.grammar.table import SlotContext
 from kokoro_g2p.result import GB
 
 # what people divide by
@@ -18,7 +18,7 @@ VULGAR = word_lists.parse_pairs(
 )
 
 
-def name_fraction(top: int, bottom: int, context: Context) -> str:
+def name_fraction(top: int, bottom: int, context: SlotContext) -> str:
     """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
     dialect = context.dialect
     if bottom > 20 and str(bottom) not in MEASURED:
@@ -31,7 +31,7 @@ def name_fraction(top: int, bottom: int, context: Context) -> str:
     return f"{number_words.cardinal(top, context.dialect)} {name}"
 
 
-def amount(value: str, context: Context) -> str:
+def amount(value: str, context: SlotContext) -> str:
     """Any way to write an amount: 12, 1,234.5, 1 000 000, 12,5, .5, 3/4, 1 1/2, 2½, 1e5."""
     dialect, text = context.dialect, value
     for sign, written in VULGAR.items():
@@ -64,72 +64,72 @@ def parse_integer(value: str) -> int:
     return int(value.replace(",", "").replace(" ", ""))
 
 
-def cardinal(value: str, context: Context) -> str:
+def cardinal(value: str, context: SlotContext) -> str:
     """One to 10^21 - 1, or a decimal."""
     return number_words.decimal(value.replace(" ", ""), context.dialect)
 
 
-def count(value: str, context: Context) -> str:
+def count(value: str, context: SlotContext) -> str:
     """A number that may begin with zeros: 05 -> five."""
     return number_words.cardinal(parse_integer(value), context.dialect)
 
 
-def ordinal(value: str, context: Context) -> str:
+def ordinal(value: str, context: SlotContext) -> str:
     """21 -> twenty-first."""
     return number_words.ordinal(parse_integer(value), context.dialect)
 
 
-def year(value: str, context: Context) -> str:
+def year(value: str, context: SlotContext) -> str:
     """1999 -> nineteen ninety-nine."""
     return number_words.year(int(value), context.dialect)
 
 
-def short(value: str, context: Context) -> str:
+def short(value: str, context: SlotContext) -> str:
     """The year that two digits mean: 24 -> twenty twenty-four, 87 -> nineteen eighty-seven."""
     if len(value) == 4:
         return year(value, context)
     return year(("20" if int(value) < 50 else "19") + value, context)
 
 
-def digits(value: str, context: Context) -> str:
+def digits(value: str, context: SlotContext) -> str:
     """Digit by digit."""
     return number_words.digits(re.sub(r"\D", "", value))
 
 
-def oh(value: str, context: Context) -> str:
+def oh(value: str, context: SlotContext) -> str:
     """Digit by digit, zero as `oh`."""
     return number_words.digits(re.sub(r"\D", "", value), "oh")
 
 
-def pairs(value: str, context: Context) -> str:
+def pairs(value: str, context: SlotContext) -> str:
     """Digits in a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty."""
     return number_words.name_digits(value, context.dialect)
 
 
-def minutes(value: str, context: Context) -> str:
+def minutes(value: str, context: SlotContext) -> str:
     """Minutes behind an hour: 05 -> oh five, 30 -> thirty."""
     number = int(value)
     return ("oh " if number < 10 else "") + number_words.cardinal(number, context.dialect)
 
 
-def denominator(value: str, context: Context) -> str:
+def denominator(value: str, context: SlotContext) -> str:
     """The name of a fraction's lower number; its upper one is the slot `integer`."""
     return name_fraction(
         parse_integer(context.parts["integer"]), parse_integer(value), context
     ).split(" ", 1)[1]
 
 
-def roman(value: str, context: Context) -> str:
+def roman(value: str, context: SlotContext) -> str:
     """XIV -> 14, as digits for the next verbalizer."""
     return str(number_words.parse_roman(value.upper()) or 0)
 
 
-def plural(value: str, context: Context) -> str:
+def plural(value: str, context: SlotContext) -> str:
     """The last word in the plural."""
     return number_words.plural(value)
 
 
-def name_amount(value: str, one: str, many: str, single: bool, context: Context) -> str:
+def name_amount(value: str, one: str, many: str, single: bool, context: SlotContext) -> str:
     """An amount and the name of what it counts."""
     name = one if single or is_one(value) else many or f"{one}s"
     words = f"{amount(value, context)} {name}"
@@ -138,20 +138,20 @@ def name_amount(value: str, one: str, many: str, single: bool, context: Context)
     return words
 
 
-def measure(value: str, context: Context) -> str:
+def measure(value: str, context: SlotContext) -> str:
     """An amount with the slot `unit` or `spacedunit`."""
     name = "unit" if "unit" in context.parts else "spacedunit"
     one, many, _ = context.find_entry(name, context.parts[name])
     return name_amount(value, one, many, False, context)
 
 
-def single(value: str, context: Context) -> str:
+def single(value: str, context: SlotContext) -> str:
     """The same before what it measures: a ten mile run."""
     one, many, _ = context.find_entry("unit", context.parts["unit"])
     return name_amount(value, one, many, True, context)
 
 
-def name_money(value: str, context: Context, single: bool) -> str:
+def name_money(value: str, context: SlotContext, single: bool) -> str:
     """An amount with the slots `currency` and perhaps `scale`."""
     dialect = context.dialect
     one, many, minor = context.find_entry("currency", context.parts["currency"])
@@ -179,28 +179,28 @@ def name_money(value: str, context: Context, single: bool) -> str:
     return " and ".join(words)
 
 
-def money(value: str, context: Context) -> str:
+def money(value: str, context: SlotContext) -> str:
     """Dollars and cents."""
     return name_money(value, context, False)
 
 
-def worth(value: str, context: Context) -> str:
+def worth(value: str, context: SlotContext) -> str:
     """The same before what costs it: a five dollar bill."""
     return name_money(value, context, True)
 
 
-def signed(value: str, context: Context) -> str:
+def signed(value: str, context: SlotContext) -> str:
     """A whole number with its sign."""
     return number_words.signed(value, context.dialect)
 
 
-def others(value: str, context: Context) -> str:
+def others(value: str, context: SlotContext) -> str:
     """The plural of a unit or a currency."""
     name = next(name for name in ("aloneunit", "currency", "unit") if name in context.parts)
     one, plural_name, _ = context.find_entry(name, value)
     return plural_name or f"{one}s"
 
 
-def name_amount_of(name: str, value: str, context: Context) -> str:
+def name_amount_of(name: str, value: str, context: SlotContext) -> str:
     """An amount of something, perhaps behind a zero: 05 -> five hours."""
     return name_amount(re.sub(r"^0+(?=\d)", "", value), name, f"{name}s", False, context)

@@ -135,7 +135,7 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class Context:
+class SlotContext:
     """What a verbalizer may ask for beside the text of its slot: `parts` are all slots of the
     match, `depth` is how many texts inside texts this one is.
     """
@@ -160,7 +160,7 @@ class Context:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class GrammarRow:
     """One row. `source` names its table and line for `--explain`. Its expressions are compiled when
     they are first tried; `compile_expression` raises ValueError that names the row where that
     fails.
@@ -230,7 +230,9 @@ def parse_say(say: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tuple[Row, Starts]:
+def read_row(
+    number: int, columns: list[str], slots: Slots, source: str
+) -> tuple[GrammarRow, Starts]:
     """The row of `columns`, and what can begin a match of it. Raises ValueError that names the row
     where its pattern cannot be read.
     """
@@ -247,7 +249,7 @@ def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tupl
         starts = find_starts(slots.with_marks(pattern), open_end, slots.slot_beginnings)
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
-    row = Row(
+    row = GrammarRow(
         number=number,
         kind=kind,
         columns=(before, pattern, after),

@@ -1,6 +1,6 @@
 """Pieces of a text as the walk leaves them, and the tokens that they become.
 
-make_tokens([Spoken(0, 3, "five [PM]", "time", "us.tsv:120")], clean("5pm"))
+make_tokens([SpokenPiece(0, 3, "five [PM]", "time", "us.tsv:120")], clean("5pm"))
 """
 
 import re
@@ -16,7 +16,7 @@ SAID = ("word", "letters")
 
 
 @dataclass(slots=True)
-class Spoken:
+class SpokenPiece:
     """text[start:end] of the cleaned text as words; `kind` is its class (empty: a word or mark as
     it stands), `source` names the row that decided.
     """
@@ -46,7 +46,7 @@ def split_spoken(words: str) -> Iterator[tuple[str, Kind]]:
             yield match[4].replace("‑", "-"), "word"
 
 
-def build_normalized(pieces: list[Spoken], cleaned: Cleaned) -> Normalized:
+def build_normalized(pieces: list[SpokenPiece], cleaned: Cleaned) -> Normalized:
     """The tokens of `pieces` of a cleaned text, and what was left out."""
     drops = cleaned.drops + [
         (*cleaned.find_span(piece.start, piece.end), piece.kind or "symbol")
@@ -57,7 +57,7 @@ def build_normalized(pieces: list[Spoken], cleaned: Cleaned) -> Normalized:
     return Normalized(tuple(make_tokens(pieces, cleaned)), counts, tuple(sorted(drops)))
 
 
-def make_tokens(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
+def make_tokens(spoken: list[SpokenPiece], cleaned: Cleaned) -> Iterator[Token]:
     """Tokens with offsets of the original text; two spoken ones that touch (5pm, 10–15) are said
     apart.
     """

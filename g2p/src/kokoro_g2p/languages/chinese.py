@@ -17,7 +17,7 @@ from kokoro_g2p.bundled import DATA, read_data_text, read_json
 from kokoro_g2p.characters import clean, compile_special, mark_breaks
 from kokoro_g2p.grammar.tokens import build_normalized
 from kokoro_g2p.languages.lattice import Lattice
-from kokoro_g2p.languages.rows import Numerals, ReadingRow, Rows, choose_reading
+from kokoro_g2p.languages.rows import Numerals, PatternRows, ReadingRow, choose_reading
 from kokoro_g2p.languages.scan import Scan, start_scan
 from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, compile_pieces
 from kokoro_g2p.result import Normalized
@@ -146,7 +146,7 @@ class ChineseNormalizer(ScriptNormalizer):
     marks.
     """
 
-    def __init__(self, lattice: Lattice, rows: Rows) -> None:
+    def __init__(self, lattice: Lattice, rows: PatternRows) -> None:
         self.lattice, self.rows = lattice, rows
 
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:

@@ -19,7 +19,7 @@ from kokoro_g2p.languages.chinese import (
     read_syllable,
 )
 from kokoro_g2p.languages.lattice import Lattice
-from kokoro_g2p.languages.rows import Rows, read_reading_rows
+from kokoro_g2p.languages.rows import PatternRows, read_reading_rows
 from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Token
 from kokoro_g2p.word_lists import ListFile
@@ -71,7 +71,7 @@ class ChineseReader(ScriptReader):
 def load_stages(user: Mapping[str, str]) -> tuple[ChineseNormalizer, ChineseReader]:
     """The normalizer and the reader of Mandarin. `user`: phonemes of the user's own words."""
     listed = ListFile(DATA / "chinese.txt.gz").entries
-    rows = Rows.from_text(read_data_text(DATA / "chinese.tsv"), VERBALIZERS, ROW_BEGINS)
+    rows = PatternRows.from_text(read_data_text(DATA / "chinese.tsv"), VERBALIZERS, ROW_BEGINS)
     normalizer = ChineseNormalizer(Lattice(listed, user), rows)
     return normalizer, ChineseReader(
         Readings(listed, read_reading_rows(TABLES["polyphones"])), user

@@ -19,7 +19,7 @@ LONGEST_NUMBER = 14  # digits; a longer one is said digit by digit
 
 
 @dataclass(frozen=True)
-class Grammar:
+class LanguageGrammar:
     """The words of one language and how they are put together. `cardinal(number, following word)`
     agrees with the noun that is counted; `ordinal(number, feminine)`.
     """
@@ -110,7 +110,7 @@ def read_words(language: str) -> dict[str, Any]:
     return words | numbers | {"months": tuple(words["months"].split())}
 
 
-def build_grammar(words: Mapping[str, Any], **functions: Any) -> Grammar:
+def build_grammar(words: Mapping[str, Any], **functions: Any) -> LanguageGrammar:
     """The tables and the functions that put their words together."""
     ready = {
         "digits": words["ones"][:10],
@@ -137,5 +137,5 @@ def build_grammar(words: Mapping[str, Any], **functions: Any) -> Grammar:
         **words["abbreviations"],
     }
     ready["spelled"] = split_set(words["spelled"])
-    names = set(Grammar.__dataclass_fields__) - set(ready) - set(functions)
-    return Grammar(**ready, **functions, **{name: words[name] for name in names})
+    names = set(LanguageGrammar.__dataclass_fields__) - set(ready) - set(functions)
+    return LanguageGrammar(**ready, **functions, **{name: words[name] for name in names})

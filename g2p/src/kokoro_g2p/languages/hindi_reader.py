@@ -19,7 +19,7 @@ from kokoro_g2p.languages.hindi import (
     VERBALIZERS,
     read_word,
 )
-from kokoro_g2p.languages.rows import Rows
+from kokoro_g2p.languages.rows import PatternRows
 from kokoro_g2p.languages.scan import Scan, start_scan
 from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, compile_pieces
 from kokoro_g2p.languages.script_reader import ScriptReader
@@ -39,7 +39,7 @@ UNSAID = "-/*"  # signs between words
 class HindiNormalizer(ScriptNormalizer):
     """The function normalize(text) -> Normalized."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: PatternRows) -> None:
         self.rows = rows
 
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
@@ -99,5 +99,5 @@ class HindiReader(ScriptReader):
 
 def load_stages(user: Mapping[str, str]) -> tuple[HindiNormalizer, HindiReader]:
     """The normalizer and the reader of Hindi. `user`: phonemes of the user's own words."""
-    rows = Rows.from_text(read_data_text(DATA / "hindi.tsv"), VERBALIZERS, ROW_BEGINS)
+    rows = PatternRows.from_text(read_data_text(DATA / "hindi.tsv"), VERBALIZERS, ROW_BEGINS)
     return HindiNormalizer(rows), HindiReader(ListFile(DATA / "hindi.txt.gz"), user)

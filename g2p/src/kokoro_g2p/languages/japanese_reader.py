@@ -27,7 +27,7 @@ from kokoro_g2p.languages.japanese import (
     to_katakana,
 )
 from kokoro_g2p.languages.lattice import Lattice, Reading
-from kokoro_g2p.languages.rows import ReadingRow, Rows, choose_reading, read_reading_rows
+from kokoro_g2p.languages.rows import PatternRows, ReadingRow, choose_reading, read_reading_rows
 from kokoro_g2p.languages.scan import Scan, start_scan
 from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, compile_pieces
 from kokoro_g2p.languages.script_reader import ScriptReader
@@ -61,7 +61,7 @@ LONG = re.compile(
 
 
 @dataclass(frozen=True)
-class Part:
+class PlacedCharacter:
     """A character of a run with its place, and what is said for a stand-in."""
 
     character: str
@@ -86,7 +86,7 @@ class JapaneseNormalizer(ScriptNormalizer):
         self,
         lattice: Lattice,
         letters: str,
-        rows: Rows,
+        rows: PatternRows,
         corrected: Mapping[str, Sequence[ReadingRow]],
     ) -> None:
         self.lattice, self.letters, self.rows, self.corrected = lattice, letters, rows, corrected
@@ -96,7 +96,7 @@ class JapaneseNormalizer(ScriptNormalizer):
         written = REPEATED.sub(repeat_kana, mark_breaks(text).translate(MARKS))
         cleaned = clean(PROLONGED.sub("ー", written), KEPT)
         scan = start_scan(cleaned.text)
-        run: list[Part] = []
+        run: list[PlacedCharacter] = []
         others: dict[int, Reading] = {}
         place = 0
         while place < len(scan.text):
@@ -117,7 +117,7 @@ class JapaneseNormalizer(ScriptNormalizer):
             if match["furigana"] is not None:
                 self._apply_furigana(run, match)
             elif said or match["own"] is not None:
-                run.append(Part(STAND_IN if said else match[0], place, end, said))
+                run.append(PlacedCharacter(STAND_IN if said else match[0], place, end, said))
             else:
                 self._read_run(scan, run, others)
                 run, others = [], {}
@@ -133,7 +133,7 @@ class JapaneseNormalizer(ScriptNormalizer):
             return False
         return not any(word in self.lattice.listed for word in words)
 
-    def _apply_furigana(self, run: list[Part], match: "re.Match[str]") -> None:
+    def _apply_furigana(self, run: list[PlacedCharacter], match: "re.Match[str]") -> None:
         """Let kana in brackets be the reading of the characters before, if they have another."""
         base = BASE.search("".join([part.character for part in run[-LONGEST:]]))
         if base is None:
@@ -144,9 +144,11 @@ class JapaneseNormalizer(ScriptNormalizer):
             start = match.start()
             for _ in base[0]:
                 start = run.pop().start
-            run.append(Part(STAND_IN, start, match.end(), kana))
+            run.append(PlacedCharacter(STAND_IN, start, match.end(), kana))
 
-    def _read_run(self, scan: Scan, run: Sequence[Part], others: Mapping[int, Reading]) -> None:
+    def _read_run(
+        self, scan: Scan, run: Sequence[PlacedCharacter], others: Mapping[int, Reading]
+    ) -> None:
         """Say the words of a run; endings are said with their verb."""
         written = "".join([part.character for part in run])
         place, begin, said, before = 0, 0, "", "-"
@@ -176,7 +178,7 @@ class JapaneseNormalizer(ScriptNormalizer):
         return choose_reading(self.corrected.get(word, ()), *near) or reading or to_katakana(word)
 
 
-def say(scan: Scan, parts: Sequence[Part], said: str) -> None:
+def say(scan: Scan, parts: Sequence[PlacedCharacter], said: str) -> None:
     """Say a word in kana, or what a stand-in stands for."""
     scan.say(said, parts[0].start, parts[-1].end, "spoken" if is_override(said[0]) else "")
 
@@ -210,6 +212,6 @@ def load_stages(user: Mapping[str, str]) -> tuple[JapaneseNormalizer, JapaneseRe
     lattice = build_lattice(ListFile(DATA / "japanese.txt.gz").entries, user, letters, joints)
     counters = "|".join(sorted(COUNTERS, key=len, reverse=True))
     lines = f"slot\tcounter\t{counters}\n" + read_data_text(DATA / "japanese.tsv")
-    rows = Rows.from_text(lines, VERBALIZERS, ROW_BEGINS)
+    rows = PatternRows.from_text(lines, VERBALIZERS, ROW_BEGINS)
     normalizer = JapaneseNormalizer(lattice, letters, rows, read_reading_rows(TABLES["readings"]))
     return normalizer, JapaneseReader(lattice, user)

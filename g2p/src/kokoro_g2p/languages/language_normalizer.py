@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kokoro_g2p.characters import BREAK, LATIN, clean, mark_breaks
 from kokoro_g2p.grammar.tokens import build_normalized
-from kokoro_g2p.languages.grammar import Grammar, split_number
+from kokoro_g2p.languages.grammar import LanguageGrammar, split_number
 from kokoro_g2p.languages.scan import Scan, start_scan
 from kokoro_g2p.number_words import parse_roman
 from kokoro_g2p.result import PUNCTUATION, Normalized
@@ -41,7 +41,7 @@ class Normalizer:
     )
     nth, century = "", "(?!)"  # marks of an ordinal; a numeral with one
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: LanguageGrammar) -> None:
         self.grammar = grammar
         self._pattern = re.compile(self._join_alternatives())
         methods = {

@@ -1,7 +1,7 @@
 r"""Rows of a language by which numbers, dates, money, units and telephone numbers are said: a
 pattern, what must stand before it, and what is said.
 
-    rows = Rows.from_text(text(DATA / "chinese.tsv"), {"number": cardinal, ...}, r"\d")
+    rows = PatternRows.from_text(lines, {"number": cardinal, ...}, r"\d")    # of chinese.tsv
     rows.read("2月14日", 0)     # (5, "二月十四日")
 
 A line is `name, before, pattern, say`, tabs between; `#` begins a comment, `slot` a name that
@@ -20,7 +20,7 @@ _SAID = re.compile(r"([^{}]*)(?:\{([a-z]+)(?::([a-z]+))?\})?")
 
 
 @dataclass(frozen=True)
-class Row:
+class PatternRow:
     """One row: `say` holds texts and groups with their verbalizers."""
 
     before: "re.Pattern[str] | None"
@@ -29,17 +29,17 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PatternRows:
     """The rows of a language in order, and the functions that their parts are said by."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PatternRow, ...]
     verbalizers: Mapping[str, Callable[[str], str]]
     begins: "re.Pattern[str]"  # a character where a row may begin
 
     @classmethod
     def from_text(
         cls, lines: str, verbalizers: Mapping[str, Callable[[str], str]], begins: str
-    ) -> "Rows":
+    ) -> "PatternRows":
         """Read the rows of a file. Raises KeyError for a slot or a verbalizer that is not there."""
         slots: dict[str, str] = {}
         rows = []
@@ -59,7 +59,7 @@ class Rows:
                 if group:
                     verbalizers[verbalizer]  # unknown ones raise here, not while a text is read
             behind = re.compile(f"(?:{_fill(before, slots)})$") if before else None
-            rows.append(Row(behind, re.compile(_fill(pattern, slots)), parts))
+            rows.append(PatternRow(behind, re.compile(_fill(pattern, slots)), parts))
         return cls(tuple(rows), verbalizers, re.compile(begins))
 
     def read(self, text: str, place: int) -> tuple[int, str] | None:
@@ -77,7 +77,7 @@ class Rows:
                 return match.end(), self._read_match(row, match)
         return None
 
-    def _read_match(self, row: Row, match: "re.Match[str]") -> str:
+    def _read_match(self, row: PatternRow, match: "re.Match[str]") -> str:
         said = ""
         for words, group, verbalizer in row.say:
             said += words

@@ -33,14 +33,14 @@ END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
 
 
 @dataclass(frozen=True)
-class Table:
+class HuffmanCode:
     """A canonical code: its texts, the shortest code first, and the bits of each as text."""
 
     texts: Sequence[str]
     bits: Sequence[str]
 
     @classmethod
-    def from_lengths(cls, texts: Sequence[str], lengths: Sequence[int]) -> "Table":
+    def from_lengths(cls, texts: Sequence[str], lengths: Sequence[int]) -> "HuffmanCode":
         """Assign codes of these sorted lengths: each is its predecessor plus one, extended by
         zeros.
         """
@@ -107,7 +107,7 @@ def pack_words(rows: Sequence[tuple[str, str]]) -> bytes:
 
 def _build_table(
     texts: Sequence[str], parts: Sequence[Sequence[int]]
-) -> tuple[Table, dict[int, str]]:
+) -> tuple[HuffmanCode, dict[int, str]]:
     """Return Huffman's code (1952) of the numbers in `parts` as a table, and the bits of each
     number.
     """
@@ -123,7 +123,7 @@ def _build_table(
             lengths[code] += 1
         heapq.heappush(groups, (one[0] + other[0], one[1], members))
     codes.sort(key=lambda code: (lengths[code], code))
-    table = Table.from_lengths(
+    table = HuffmanCode.from_lengths(
         [texts[code] for code in codes], [lengths[code] or 1 for code in codes]
     )
     return table, dict(zip(codes, table.bits, strict=True))
@@ -194,7 +194,7 @@ def read_rows(content: bytes) -> Iterator[tuple[str, str]]:
         counts = struct.unpack_from(f"<{LONGEST}I", content, begin)
         lengths = [length for length, count in enumerate(counts, 1) for _ in range(count)]
         texts = content[begin + 4 * LONGEST : place].decode().split("\0")
-        tables.append(Table.from_lengths(texts, lengths))
+        tables.append(HuffmanCode.from_lengths(texts, lengths))
     shares, words, readings = tables
     for number, (start, end) in enumerate(pairwise(starts)):
         bits = f"{int.from_bytes(content[start:end], 'big'):0{8 * (end - start)}b}"

@@ -14,7 +14,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude, print_table
+from kokoro_g2p.commands import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    CommandParser,
+    command,
+    conclude,
+    print_table,
+)
 from kokoro_g2p.espeak import read_by_espeak
 from kokoro_g2p.neural import WEIGHTS_OF, NeuralG2P, read_manifest
 from kokoro_g2p.result import US, Dialect
@@ -61,7 +68,7 @@ def is_ahead(rates: Mapping[Row, Rates]) -> bool:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.training.g2p_error", __doc__)
+    parser = CommandParser("kokoro_g2p.training.g2p_error", __doc__)
     parser.add_argument(
         "--dialect", choices=("us", "gb"), default="us", help="whose network; gb: alone"
     )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_g2p.alphabet import ALPHABETS, AMERICAN, BRITISH
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.result import GB
 from kokoro_g2p.training.g2p_words import (
@@ -47,7 +47,7 @@ SAMPLE = 500  # held-out words of each kind in the log; no choice depends on the
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """The flags of this command."""
-    parser = Parser("kokoro_g2p.training.g2p_network", __doc__)
+    parser = CommandParser("kokoro_g2p.training.g2p_network", __doc__)
     parser.add_argument(
         "--seed",
         type=int,
@@ -120,14 +120,14 @@ def main(argv: list[str] | None = None) -> int:
         return calibrate(arguments)
     from kokoro_g2p.network import LetterToSound, save_weights
     from kokoro_g2p.neural import WEIGHTS_OF, Config
-    from kokoro_g2p.training.loop import Plan, Trainer, copy_weights, make_examples
+    from kokoro_g2p.training.loop import Trainer, TrainingPlan, copy_weights, make_examples
 
     print("drawing the split", file=sys.stderr)
     alphabet = ALPHABETS[arguments.dialect]
     config = Config(sounds=len(alphabet.sounds))
     if arguments.dialect == GB:
         split = draw_british_split(arguments.seed)
-        plan = Plan(
+        plan = TrainingPlan(
             arguments.steps,
             arguments.seed,
             rate=1e-3,
@@ -141,7 +141,9 @@ def main(argv: list[str] | None = None) -> int:
     else:
         split = Split.draw(arguments.seed)
         trainer = Trainer(
-            Plan(arguments.steps, arguments.seed), make_examples(split.training, alphabet), config
+            TrainingPlan(arguments.steps, arguments.seed),
+            make_examples(split.training, alphabet),
+            config,
         )
     if arguments.resume is not None:
         trainer.resume(arguments.resume)

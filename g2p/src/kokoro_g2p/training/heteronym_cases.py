@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude, print_table
+from kokoro_g2p.commands import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    CommandParser,
+    command,
+    conclude,
+    print_table,
+)
 from kokoro_g2p.errors import InputError
 
 SENTENCES = Path(__file__).resolve().parents[3] / "tests/data/heteronyms_sealed.tsv"
@@ -27,7 +34,7 @@ NEAR = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class HeteronymCase:
     """A sentence as words and marks, the place of its heteronym, the senses of that word (Kokoro
     phonemes by key), and the key expected.
     """
@@ -45,10 +52,10 @@ class Case:
 
 
 # the key chosen
-Choice = Callable[[Case], str]
+Choice = Callable[[HeteronymCase], str]
 
 
-def read_cases() -> list[Case]:
+def read_cases() -> list[HeteronymCase]:
     """Read the judged sentences. Raises InputError for a line whose key its word does not have."""
     from kokoro_g2p.lexicon import Lexicon
     from kokoro_g2p.part_of_speech import find_nth, split_words
@@ -69,7 +76,7 @@ def read_cases() -> list[Case]:
                     f" {', '.join(senses) or 'none'}, not {row['key']}"
                 )
             cases.append(
-                Case(
+                HeteronymCase(
                     row["sentence"],
                     words,
                     at,
@@ -80,7 +87,7 @@ def read_cases() -> list[Case]:
     return cases
 
 
-def is_right(case: Case, key: str) -> bool:
+def is_right(case: HeteronymCase, key: str) -> bool:
     """Whether the sense of `key` sounds like the expected one."""
     return case.senses[key] == case.senses[case.key]
 
@@ -99,17 +106,17 @@ def shuffle_words(choice: Choice, seed: int) -> Choice:
     """
     generator = random.Random(seed)
 
-    def choose(case: Case) -> str:
+    def choose(case: HeteronymCase) -> str:
         # the heteronym stays where it is
         others = [*case.words[: case.at], *case.words[case.at + 1 :]]
         generator.shuffle(others)
         words = (*others[: case.at], case.words[case.at], *others[case.at :])
-        return choice(Case(case.sentence, words, case.at, case.senses, case.key))
+        return choice(HeteronymCase(case.sentence, words, case.at, case.senses, case.key))
 
     return choose
 
 
-def find_best_fixed(cases: Sequence[Case]) -> Choice:
+def find_best_fixed(cases: Sequence[HeteronymCase]) -> Choice:
     """Return for each word the sound most frequent among `cases`: no method without context does
     better on them.
     """
@@ -122,7 +129,7 @@ def find_best_fixed(cases: Sequence[Case]) -> Choice:
     )
 
 
-def find_nearest(case: Case, answer: Sequence[str]) -> str:
+def find_nearest(case: HeteronymCase, answer: Sequence[str]) -> str:
     """Return the key of the sense nearest to one of the words of `answer` around the heteronym's
     place; the expected one where it is among the nearest.
     """
@@ -140,7 +147,7 @@ def find_nearest(case: Case, answer: Sequence[str]) -> str:
     return case.key if distance[case.key] == least else min(distance, key=lambda key: distance[key])
 
 
-def load_espeak_choice(cases: Iterable[Case]) -> Choice:
+def load_espeak_choice(cases: Iterable[HeteronymCase]) -> Choice:
     """Return espeak-ng's choice. Raises InputError when it is not installed."""
     from kokoro_g2p.espeak import from_espeak, open_backend
 
@@ -160,7 +167,7 @@ def load_espeak_choice(cases: Iterable[Case]) -> Choice:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.heteronym_cases", __doc__)
+    parser = CommandParser("kokoro_g2p.training.heteronym_cases", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the shuffled control")
     parser.add_argument("--no-espeak", action="store_true")
     parser.add_argument("--misses", action="store_true", help="print the sentences ours gets wrong")

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.files import write_aside
 from kokoro_g2p.heteronyms import (
@@ -47,7 +47,7 @@ ALONE = split_set(
 
 
 @dataclass(frozen=True)
-class Sentence:
+class LabelledSentence:
     """A labelled sentence: its heteronym in lower case, the key, the writer, and the hashed
     features [F] uint64 of what stands around.
     """
@@ -82,12 +82,12 @@ def infer_role(word: str, key: str, grouped: Mapping[str, frozenset[str]]) -> st
     return ""
 
 
-def read_sentences(path: Path) -> tuple[list[Sentence], dict[str, Roles]]:
+def read_sentences(path: Path) -> tuple[list[LabelledSentence], dict[str, Roles]]:
     """The sentences of a file, and what they teach: each word's keys with their roles. Raises
     InputError for a line that does not hold.
     """
     lexicon, tagger = Lexicon.load("us"), Tagger.load()
-    sentences: list[Sentence] = []
+    sentences: list[LabelledSentence] = []
     taught: dict[str, Roles] = {}
     with path.open(encoding="utf-8", newline="") as lines:
         for number, row in enumerate(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)):
@@ -101,7 +101,9 @@ def read_sentences(path: Path) -> tuple[list[Sentence], dict[str, Roles]]:
                 )
             taught[row["word"]] = {name: infer_role(row["word"], name, grouped) for name in grouped}
             hashes = [hash_feature(feature) for feature in list_features(words, at, tagger)]
-            sentences.append(Sentence(row["word"], key, row["writer"], np.array(hashes, np.uint64)))
+            sentences.append(
+                LabelledSentence(row["word"], key, row["writer"], np.array(hashes, np.uint64))
+            )
     return sentences, taught
 
 
@@ -110,7 +112,7 @@ def find_places(hashes: np.ndarray, target: int) -> np.ndarray:
     return ((hashes + np.uint64(target)) % np.uint64(WORD) // np.uint64(STEP)).astype(np.int64)
 
 
-def find_places_by_key(sentence: Sentence, candidates: Roles) -> dict[str, np.ndarray]:
+def find_places_by_key(sentence: LabelledSentence, candidates: Roles) -> dict[str, np.ndarray]:
     """Where the weights of each key stand."""
     return {
         key: np.concatenate(
@@ -123,7 +125,7 @@ def find_places_by_key(sentence: Sentence, candidates: Roles) -> dict[str, np.nd
     }
 
 
-def fit(sentences: Sequence[Sentence], taught: Mapping[str, Roles]) -> np.ndarray:
+def fit(sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]) -> np.ndarray:
     """Weights [2 ** BITS] float64 of least cross-entropy + PENALTY / 2 * their squares."""
     columns: list[np.ndarray] = []
     right, first = [], []
@@ -168,7 +170,7 @@ def quantize(weights: np.ndarray) -> np.ndarray:
 
 
 def measure_accuracy(
-    weights: np.ndarray, sentences: Sequence[Sentence], taught: Mapping[str, Roles]
+    weights: np.ndarray, sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]
 ) -> float:
     """The share of sentences whose key has the most points."""
     good = 0
@@ -193,7 +195,7 @@ def save(weights: np.ndarray, taught: Mapping[str, Roles], path: Path) -> None:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.heteronym_table", __doc__)
+    parser = CommandParser("kokoro_g2p.training.heteronym_table", __doc__)
     parser.add_argument("--sentences", type=Path, default=SENTENCES)
     parser.add_argument("--out", type=Path, default=PATH)
     arguments = parser.parse_args(argv)

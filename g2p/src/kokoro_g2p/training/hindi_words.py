@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kokoro_g2p.alphabet import KNOWN
 from kokoro_g2p.bundled import DATA
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.espeak import open_espeak
 from kokoro_g2p.languages.hindi import LETTERS, read_word
 from kokoro_g2p.training.languages import read_frequent_words
@@ -37,7 +37,7 @@ def is_word(answer: str) -> bool:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.training.hindi_words", __doc__)
+    parser = CommandParser("kokoro_g2p.training.hindi_words", __doc__)
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the list")
     arguments = parser.parse_args(argv)
     words = read_frequent_words("hi", rf"[{LETTERS}]+")[:RARE]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from kokoro_g2p.bundled import DATA
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.languages.japanese import FREE, LONGEST, build_lattice, to_katakana
 from kokoro_g2p.languages.lattice import FIRST_KIND
 from kokoro_g2p.training.mandarin_words import find_data_file, write_packed
@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     from wordfreq import get_frequency_dict
 
-    parser = Parser("kokoro_g2p.training.japanese_words", __doc__)
+    parser = CommandParser("kokoro_g2p.training.japanese_words", __doc__)
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the lists")
     parser.add_argument("--classes", type=int, default=300, help="kinds of words")
     arguments = parser.parse_args(argv)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_g2p.alphabet import PRIMARY, SOUND, Alphabet
 from kokoro_g2p.bundled import DATA
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.espeak import open_espeak
 from kokoro_g2p.files import write_aside
@@ -155,7 +155,7 @@ def write_list(code: Code, by_word: Mapping[str, str]) -> dict[str, Any]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.languages", __doc__)
+    parser = CommandParser("kokoro_g2p.training.languages", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the held-out words and the weights")
     parser.add_argument("--steps", type=int, default=STEPS, help="length of the plan")
     parser.add_argument(
@@ -185,7 +185,7 @@ def train(
 ) -> None:
     """Write the network."""
     from kokoro_g2p.network import save_weights
-    from kokoro_g2p.training.loop import Plan, Trainer
+    from kokoro_g2p.training.loop import Trainer, TrainingPlan
 
     sounds = {code: list_sounds(by_word[code]) for code in LANGUAGES}
     alphabet = build_alphabet([row for rows in sounds.values() for row in rows.values()])
@@ -199,7 +199,7 @@ def train(
         lessons += make_examples(alphabet, tag, rows, frozenset(words[code][:LISTED]))
     symbols = 1 + len(alphabet.tags) + len(LETTERS)
     config = dataclasses.replace(SIZES, sounds=len(alphabet.sounds), symbols=symbols)
-    plan = Plan(arguments.steps, arguments.seed, symbols=SYMBOLS, falling_part=FALLING)
+    plan = TrainingPlan(arguments.steps, arguments.seed, symbols=SYMBOLS, falling_part=FALLING)
     trainer = Trainer(plan, lessons, config)
     if arguments.resume is not None:
         trainer.resume(arguments.resume)

@@ -1,7 +1,7 @@
 """The training loop of the G2P network: words to batches, steps, the state on disk, averaged
 weights.
 
-    trainer = Trainer(Plan(steps=10600, seed=0), make_examples(split.training))
+    trainer = Trainer(TrainingPlan(steps=10600, seed=0), make_examples(split.training))
     trainer.run(Path("build/g2p/state.pt"), report=print)
 """
 
@@ -187,7 +187,7 @@ SAVE_EVERY_SECONDS, REPORT_EVERY_STEPS = 120.0, 500
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """The numbers of a training run."""
 
     steps: int
@@ -224,7 +224,7 @@ class Trainer:
     """Responsibilities: 1. steps; 2. state on disk; 3. the averaged weights."""
 
     def __init__(
-        self, plan: Plan, examples: Sequence[Example], config: Config | None = None
+        self, plan: TrainingPlan, examples: Sequence[Example], config: Config | None = None
     ) -> None:
         torch.manual_seed(plan.seed)
         self.plan, self.examples, self.step = plan, examples, 0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_g2p.bundled import DATA, read_json
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.files import write_aside
 from kokoro_g2p.languages.lattice import FREE, LONGEST, UNLISTED, Lattice
 
@@ -147,7 +147,7 @@ def write_packed(target: Path, content: str) -> int:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.training.mandarin_words", __doc__)
+    parser = CommandParser("kokoro_g2p.training.mandarin_words", __doc__)
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the lists")
     parser.add_argument("--commonest", type=int, default=8_000, help="words listed in any case")
     arguments = parser.parse_args(argv)

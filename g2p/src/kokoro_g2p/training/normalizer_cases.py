@@ -13,7 +13,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude, print_table
+from kokoro_g2p.commands import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    CommandParser,
+    command,
+    conclude,
+    print_table,
+)
 from kokoro_g2p.normalizer import normalize
 from kokoro_g2p.result import Dialect, Normalized
 
@@ -91,7 +98,7 @@ def print_categories(cases: list[Case]) -> None:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.normalizer_cases", __doc__)
+    parser = CommandParser("kokoro_g2p.training.normalizer_cases", __doc__)
     parser.add_argument(
         "--misses", action="store_true", help="print each case that is wrong, with what was said"
     )

@@ -20,7 +20,7 @@ import scipy.sparse
 from rich.console import Console
 from rich.progress import track
 
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.part_of_speech import (
     BASE,
@@ -36,7 +36,7 @@ from kokoro_g2p.part_of_speech import (
     infer_class,
     list_tags,
 )
-from kokoro_g2p.training.tagger_sources import PARTS, WORDNET, Example, Silver, read_examples
+from kokoro_g2p.training.tagger_sources import PARTS, WORDNET, Silver, WordNetExample, read_examples
 from kokoro_g2p.word_lists import parse_pairs, read, split_set
 
 Tagged = list[tuple[str, str]]
@@ -185,7 +185,7 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
     )
 
 
-def tag_words(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
+def tag_words(silver: Silver, example: WordNetExample) -> Iterator[tuple[int, str, int]]:
     """Yield the index, tag and origin of each word of the example that can teach something."""
     certain: dict[int, tuple[str, ...]] = {}
     if example.target is not None:
@@ -257,7 +257,7 @@ def find_word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TaggerRecipe:
     """The numbers of a training run."""
 
     seed: int = 0
@@ -291,7 +291,7 @@ def build_matrix(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.
 def fit(
     matrix: scipy.sparse.csr_matrix,
     items: Items,
-    recipe: Recipe,
+    recipe: TaggerRecipe,
     epochs: int,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
@@ -342,7 +342,7 @@ def measure_accuracy(
     return {name: float(hits.mean()) for name, hits in chosen.items() if len(hits)}
 
 
-def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
+def train(items: Items, recipe: TaggerRecipe) -> tuple[Tagger, dict[str, float]]:
     """Fit all features, choose those that move scores most, fit these again and round to int8. The
     figures are those of the rounded weights.
     """
@@ -367,15 +367,15 @@ def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.tagger", __doc__)
-    parser.add_argument("--seed", type=int, default=Recipe.seed)
-    parser.add_argument("--features", type=int, default=Recipe.features)
+    parser = CommandParser("kokoro_g2p.training.tagger", __doc__)
+    parser.add_argument("--seed", type=int, default=TaggerRecipe.seed)
+    parser.add_argument("--features", type=int, default=TaggerRecipe.features)
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     arguments = parser.parse_args(argv)
     if arguments.features < 1 or arguments.seed < 0:
         raise InputError("--features must be 1 or more, --seed 0 or more")
     items = collect(arguments.seed)
-    tagger, held_out = train(items, Recipe(seed=arguments.seed, features=arguments.features))
+    tagger, held_out = train(items, TaggerRecipe(seed=arguments.seed, features=arguments.features))
     tagger.save(arguments.out)
     size = arguments.out.stat().st_size
     print(

@@ -38,7 +38,7 @@ SHA256 = {
 
 
 @dataclass(frozen=True)
-class Example:
+class WordNetExample:
     """The words of one example or definition. `target` is the index of the illustrated word, None
     in a definition; `pos` is its part of speech: n, v, a or r.
     """
@@ -122,7 +122,7 @@ def parse_emissions(text: str) -> dict[str, dict[str, float]]:
     return readings
 
 
-def read_examples(folder: Path) -> Iterator[Example]:
+def read_examples(folder: Path) -> Iterator[WordNetExample]:
     """Yield every example sentence of WordNet that has a word of its synset, and every
     definition.
     """
@@ -132,21 +132,21 @@ def read_examples(folder: Path) -> Iterator[Example]:
                 yield from read_synset(line, {"adv": "r"}.get(pos, pos[0]))
 
 
-def read_synset(line: str, pos: str) -> Iterator[Example]:
+def read_synset(line: str, pos: str) -> Iterator[WordNetExample]:
     """Yield the definition and the examples of one synset's line."""
     # two fields a word from the fifth on, their number in hexadecimal in the fourth
     head, _, gloss = line.partition(" | ")
     fields = head.split()
     names = {name.split("(")[0].lower() for name in fields[4 : 4 + 2 * int(fields[3], 16) : 2]}
     definition = gloss.split('; "')[0].strip(' ;"')
-    yield Example(split_words(definition), None, pos)
+    yield WordNetExample(split_words(definition), None, pos)
     for sentence in re.findall(r'"([^"]+)"', gloss):
         words = split_words(sentence)
         target = next(
             (index for index, word in enumerate(words) if is_form(word.lower(), names, pos)), None
         )
         if target is not None:
-            yield Example(words, target, pos)
+            yield WordNetExample(words, target, pos)
 
 
 def is_form(word: str, names: set[str], pos: str) -> bool:
