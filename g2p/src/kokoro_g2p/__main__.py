@@ -94,7 +94,8 @@ def decode_stream(stream: BinaryIO, name: str) -> Iterator[str]:
     """
     import codecs
 
-    decoder, place = codecs.getincrementaldecoder("utf-8-sig")(), 0
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    place = 0
     while True:
         try:
             block = stream.read(BLOCK_BYTES)

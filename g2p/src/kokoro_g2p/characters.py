@@ -318,7 +318,8 @@ def mark_breaks(text: str, before: str = "", after: str = "") -> str:
     longest = max([len(line.strip()) for line in lines])
     few = len(lines) > 2 and all(len(line.split()) <= FEW for line in lines)
     verse = len(lines) >= VERSE and not any(LOWER.match(line) for line in lines)
-    pieces, place = text.split("\n"), before.count("\n")
+    pieces = text.split("\n")
+    place = before.count("\n")
     shown = pieces[0]
     for piece in pieces[1:]:
         line, following = lines[place], lines[place + 1]

@@ -129,7 +129,8 @@ def log_likelihoods(log_chances: np.ndarray, answers: Sequence[tuple[int, ...]])
 
     log_chances [B, 2S, sounds]; the padding is certain to be blank, so it changes nothing.
     """
-    longest, rows = max(map(len, answers)), np.arange(len(answers))
+    longest = max(map(len, answers))
+    rows = np.arange(len(answers))
     # two in front that nothing reaches: blank, sound, blank, sound ...
     states = np.full((len(answers), 2 * longest + 3), BLANK)
     for row, sounds in zip(states, answers, strict=True):

@@ -29,7 +29,8 @@ FORMAT = 1
 BITS = 17  # of a place in the table
 # an odd number below 2^31, so that its product with a CRC fits a signed word of 64 bits
 MIXER = 0x5F356495
-WORD, STEP = 2**32, 2 ** (32 - BITS)
+WORD = 2**32
+STEP = 2 ** (32 - BITS)
 PAST, PRESENT = frozenset(("d", "de")), frozenset(("z", "v"))
 MARKS = frozenset('.?!;:,—…“”()"')
 REACH = 12  # words before and after that count wherever they stand
@@ -52,7 +53,9 @@ Roles = Mapping[str, str]  # a key, and its role: VERB, NOUN, or nothing where i
 
 def list_features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
     """Features of the words around words[at]; the word itself and its key join in the hash."""
-    classes, count, end = tagger.classes, len(words), words[-1] if words[-1] in ".?!" else ""
+    classes = tagger.classes
+    count = len(words)
+    end = words[-1] if words[-1] in ".?!" else ""
     shares = tagger.compute_probabilities(words, at)
     tag = max(shares, key=lambda tag: shares[tag])
     near = [*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH]]
@@ -191,7 +194,8 @@ class Heteronyms:
         """The weights of each key: those of every feature for the word's own key, then for its
         role.
         """
-        hashes, weights = [hash_feature(feature) for feature in surroundings], self.weights
+        hashes = [hash_feature(feature) for feature in surroundings]
+        weights = self.weights
         return {
             key: [
                 weights[place(feature, target)]

@@ -271,6 +271,7 @@ class Lexicon:
                 else self._find_inflected(word + "g", self._edited)
             )
             return entry and entry.with_change(lambda phonemes: phonemes[:-1] + "n", "morphology")
+        # either a word in n with its t (hasn, t), or a pronoun with its verb (you, ve)
         cut = _NO_APOSTROPHE.fullmatch(plain)
         whole = cut and f"{cut[1] or cut[3]}'{cut[2] or cut[4]}"
         entry = (

@@ -106,7 +106,9 @@ class LetterToSound(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, width, answers = config, config.width, FRAMES * config.sounds
+        self.config = config
+        width = config.width
+        answers = FRAMES * config.sounds
         self.embedding = nn.Embedding(config.symbols, width)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(width)
@@ -138,7 +140,9 @@ class LetterToSound(nn.Module):
         """Logits after the blocks of `answers` and after the last, [B, S, 2 * sounds] each."""
         inside = (ids != PADDING).to(self.norm.weight.dtype)  # [B, S]
         excluded = ((inside - 1) * EXCLUDED).unsqueeze(1)  # [B, 1, S]
-        x, inside, layers_out = self.embedding(ids), inside.unsqueeze(2), []  # [B, S, C], [B, S, 1]
+        x = self.embedding(ids)  # [B, S, C]
+        inside = inside.unsqueeze(2)  # [B, S, 1]
+        layers_out = []
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, inside, excluded)
             if number in self.config.answers:

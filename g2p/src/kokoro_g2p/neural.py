@@ -87,7 +87,8 @@ class NeuralG2P:
         InputError when they are missing or changed.
         """
         path = path or WEIGHTS_OF[dialect]
-        run, alphabet = make_network(*load_arrays(path)), read_alphabet(path, dialect)
+        run = make_network(*load_arrays(path))
+        alphabet = read_alphabet(path, dialect)
         if dialect not in alphabet.tags:
             return cls(run, alphabet, read_confidence(path))
         encoded = partial(alphabet.encode, tag=alphabet.tags.index(dialect))

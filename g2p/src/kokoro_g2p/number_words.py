@@ -48,7 +48,9 @@ def cardinal(number: int, dialect: Dialect) -> str:
     """0 to 10^21 - 1; commas left out, tens and ones joined by a hyphen."""
     if number < 1000:
         return below_thousand(number, dialect)
-    groups, rest, scale = [], number, 0
+    groups = []
+    rest = number
+    scale = 0
     while rest:
         rest, group = divmod(rest, 1000)
         if group:

@@ -94,10 +94,8 @@ class Phrases:
     """
 
     def __init__(self, phrases: Mapping[str, str]) -> None:
-        self._exact, self._lower = (
-            dict(phrases),
-            {text: spoken for text, spoken in phrases.items() if text == text.lower()},
-        )
+        self._exact = dict(phrases)
+        self._lower = {text: spoken for text, spoken in phrases.items() if text == text.lower()}
         longest = sorted(phrases, key=lambda text: (-len(text), text))
         either = "|".join(
             (
@@ -164,10 +162,8 @@ class Marked:
     def _is_stand_in(self, piece: int) -> bool:
         """Whether a piece is not the text's own: a placeholder, or the words of an alias."""
         after = self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)
-        piece_length, length = (
-            after - self.starts[piece],
-            self.sources[piece][1] - self.sources[piece][0],
-        )
+        piece_length = after - self.starts[piece]
+        length = self.sources[piece][1] - self.sources[piece][0]
         return self.text[self.starts[piece] : after] == PLACEHOLDER or piece_length != length
 
 
@@ -184,7 +180,8 @@ def extract(
     """
     if phrases is None and not outer and _FIRST.search(text) is None:
         return Marked(text)
-    work, place = _Work(text, language, outer, others), 0
+    work = _Work(text, language, outer, others)
+    place = 0
     pattern = phrases.pattern if phrases else _ANY
     match = pattern.search(text)
     while match:
@@ -305,7 +302,8 @@ class _Work:
         read where it is malformed.
         """
         content = _TAGS.sub("", match["content"])
-        name, span = match["element"].lower(), match.span("content")
+        name = match["element"].lower()
+        span = match.span("content")
         request = parse_request(name, match["values"], content, self.spoken)
         if request is None:
             self.drop(match.start(), span[0], clip_markup(self.text[match.start() : span[0]]))
@@ -320,7 +318,8 @@ class _Work:
 
     def read_tag(self, match: re.Match[str]) -> None:
         """A tag of SSML; inside <speak> every tag is."""
-        name, span = name_of(match["name"]), match.span()
+        name = name_of(match["name"])
+        span = match.span()
         is_speech = name in NAMES and (name != "sub" or "alias" in match["attributes"])
         if not any(one.name == "speak" for one in self.open) and not (
             (name == "speak" and not self.length)
@@ -417,8 +416,11 @@ class _Work:
         """`[word](target)`: a placeholder for phonemes, a mark for a stress; any other
         target is counted as dropped.
         """
-        start, end, target = match.start(1), match.end(1), match.group(2)
-        begin, phonemes = self.length, _parse_phonemes(target)
+        start = match.start(1)
+        end = match.end(1)
+        target = match.group(2)
+        begin = self.length
+        phonemes = _parse_phonemes(target)
         if phonemes and find_unknown_symbol(phonemes) is None and match.group(1).strip():
             self.add_placeholder(Override(phonemes=phonemes), start, end)
             if match.group(3):

@@ -195,7 +195,8 @@ def describe_clause(
         if word in STOPS:
             break
         if word in AUXILIARIES:
-            helper, near = word, str(min(at - index, 4))
+            helper = word
+            near = str(min(at - index, 4))
             break
     times, finite = "", 0
     for index, word in enumerate(words):
@@ -209,7 +210,8 @@ PATH = DATA / "tagger.npz"
 FORMAT = 1
 _TAGS = "nn nns jj rb vb vbp vbz vbd vbn vbg dt in wdt"
 TAGS = tuple(_TAGS.split())
-FINITE, FINITE_LETTERS = split_set("vb vbp vbz vbd"), frozenset("vzdM")
+FINITE = split_set("vb vbp vbz vbd")
+FINITE_LETTERS = frozenset("vzdM")
 # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
 VERBLESS = 2.5
 ENDS = frozenset(".?!…")
@@ -279,7 +281,8 @@ class Tagger:
         """Probability of each tag of `words[at]` among `tags` (default: those the word, or its
         form, can have).
         """
-        lower, rows = words[at].lower(), self.rows
+        lower = words[at].lower()
+        rows = self.rows
         allowed = tags or self.heteronyms.get(lower) or list_tags(lower)
         is_heteronym = lower in self.heteronyms and lower not in IRREGULAR
         rows_of_word = [

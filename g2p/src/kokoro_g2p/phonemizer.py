@@ -319,12 +319,14 @@ class G2P:
             following = self.reader_of(find_voice(outer)) if outer else self
             if following is not reader:
                 yield from reader._read(batch)
-                batch, reader = [], following
+                batch = []
+                reader = following
             batch.append(reader._prepare_sentence(offset, sentence, outer, before, after))
             outer = batch[-1].marked.open
             if len(batch) >= size:
                 yield from reader._read(batch)
-                batch, size = [], min(2 * size, BATCH)
+                batch = []
+                size = min(2 * size, BATCH)
         yield from reader._read(batch)
 
     def reader_of(self, voice: str) -> "G2P":
@@ -416,7 +418,8 @@ class G2P:
         """What is asked for with <emphasis> and changes none of the words that it holds: their
         stress is as strong already.
         """
-        marked, lost = sentence.marked, []
+        marked = sentence.marked
+        lost = []
         asked = [one for one in marked.overrides if one.tag]
         if asked:
             others = tuple(one for one in marked.overrides if not one.tag)

@@ -87,17 +87,23 @@ class SentenceReader:
 
     def read_sentence(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
         """The words of a sentence in order, and how many characters have no sound at all."""
-        tokens, plain = sentence.normalized.tokens, sentence.marked.plain
-        shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
+        tokens = sentence.normalized.tokens
+        plain = sentence.marked.plain
+        shouted = is_shouted(tokens)
+        vowel = END.vowel
+        following = END.word
+        unsaid = 0
         words_out: list[Word] = []
         source: Source
         for place in range(len(tokens) - 1, -1, -1):
-            token, override = tokens[place], None
+            token = tokens[place]
+            override = None
             spoken, kind = token.text, token.kind
             if is_loud(token, shouted, tokens[place - 1].text if place else ""):
                 kind = "word"
             if kind == "punctuation":
-                phonemes, source = mark_of(sentence.marked.text, token), "punctuation"
+                phonemes = mark_of(sentence.marked.text, token)
+                source = "punctuation"
                 confidence = 1.0
                 if spoken in PAUSES:
                     vowel, following = None, ""

@@ -30,7 +30,8 @@ def is_signed(text: str, start: int, end: int) -> bool:
     """Whether text[start:end], one of WORDS with its dot or without, has a sign that it is short: a
     number, a mark that follows no full stop, a name behind a title.
     """
-    form, before = text[start:end].rstrip("."), text[max(0, start - LOOK_BACK) : start]
+    form = text[start:end].rstrip(".")
+    before = text[max(0, start - LOOK_BACK) : start]
     if NAME_NEXT.match(text, end) and (form in TITLES or FEATURED.search(before + form)):
         beginning = STARTER_NEXT.match(text, end)
         return beginning is None or beginning[1].lower() not in BEGINNINGS

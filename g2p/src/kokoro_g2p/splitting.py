@@ -149,7 +149,8 @@ def cut_result(result: Result, limit: int = MAX_PHONEMES, offset: int = 0) -> It
             dropped,
             drops,
         )
-        dropped, drops = {}, ()
+        dropped = {}
+        drops = ()
 
 
 def join_phonemes(words: Sequence[Word]) -> str:
@@ -268,7 +269,8 @@ def cut_placed_sentences(text: str | Iterable[str]) -> Iterator[tuple[int, str, 
             yield from _place_sentence(before, buffer, offset, start, end)
             used = end
         before = (before + buffer[:used])[-LINES_BEFORE:]
-        buffer, offset = buffer[used:], offset + used
+        buffer = buffer[used:]
+        offset += used
     for start, end in _find_whole_sentences(buffer, final=True):
         yield from _place_sentence(before, buffer, offset, start, end)
 
@@ -283,7 +285,8 @@ def _gather_blocks(pieces: Iterable[str]) -> Iterator[str]:
         if size >= BLOCK:
             whole = "".join(gathered)
             yield from (whole[at : at + BLOCK] for at in range(0, size, BLOCK))
-            gathered, size = [], 0
+            gathered = []
+            size = 0
     yield "".join(gathered)
 
 
@@ -328,7 +331,8 @@ def mask_markup(text: str) -> str:
 
 
 def _mask(text: str, match: re.Match[str]) -> str:
-    length, name = len(match[0]), (match["name"] or "").lower()
+    length = len(match[0])
+    name = (match["name"] or "").lower()
     if match["element"]:
         return "x" * length
     is_end = (
@@ -414,10 +418,8 @@ def cut_in_halves(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word
 
     Raises UtteranceTooLong for a single phoneme.
     """
-    phonemes, places = (
-        join_phonemes(words),
-        tuple(accumulate((len(word.phonemes) + word.space for word in words), initial=0)),
-    )
+    phonemes = join_phonemes(words)
+    places = tuple(accumulate((len(word.phonemes) + word.space for word in words), initial=0))
     apart = [
         index
         for index in range(1, len(words))
@@ -429,7 +431,8 @@ def cut_in_halves(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word
         index = min(apart, key=lambda index: _compute_cost(words, index, phonemes, places[index]))
         return words[:index], words[index:]
     index = max(range(len(words)), key=lambda place: len(words[place].phonemes))
-    word, middle = words[index], len(words[index].phonemes) // 2
+    word = words[index]
+    middle = len(words[index].phonemes) // 2
     if not middle:
         raise UtteranceTooLong(
             f"{word.text!r} at {word.start} does not fit one utterance: speak faster"

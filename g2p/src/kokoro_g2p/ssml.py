@@ -153,7 +153,8 @@ def parse_tag(tag: str) -> StartTag:
         return StartTag(tag, MARK, float(mark["pace"] or 1), voice=mark["voice"])
     match = TAG.match(tag)
     assert match
-    name, values = name_of(match["name"]), parse_attributes(match["attributes"])
+    name = name_of(match["name"])
+    values = parse_attributes(match["attributes"])
     language = values.get("xml:lang", "")
     if name == "prosody":
         rate = _parse_rate(values.get("rate", "medium"))
@@ -255,7 +256,8 @@ def _parse_break(values: dict[str, str]) -> ElementRequest | None:
 
 def _parse_phoneme(values: dict[str, str]) -> ElementRequest | None:
     """IPA, or Kokoro's own symbols (alphabet="x-kokoro")."""
-    phonemes, alphabet = values.get("ph", "").strip(), values.get("alphabet", "ipa")
+    phonemes = values.get("ph", "").strip()
+    alphabet = values.get("alphabet", "ipa")
     if alphabet == "ipa":
         for theirs, ours in IPA.items():
             phonemes = phonemes.replace(theirs, ours)

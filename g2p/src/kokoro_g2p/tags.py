@@ -31,7 +31,8 @@ CLOSED_WITHIN = 2000  # characters behind a doubtful tag
 
 def is_tag(text: str, match: "re.Match[str]") -> bool:
     """Whether a match of TAG is HTML's or SSML's, and no words in angle brackets."""
-    name, attributes = match["name"].lower(), match["attributes"]
+    name = match["name"].lower()
+    attributes = match["attributes"]
     is_prefixed = PREFIXED.fullmatch(name) is not None  # mstts:silence
     if (name not in NAMES and not is_prefixed) or any(
         attribute[1] not in BARE

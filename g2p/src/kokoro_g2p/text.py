@@ -256,7 +256,8 @@ def phoneme_sentences(text: str) -> Iterator[Result]:
     for sentence in _SENTENCE.finditer(text):
         words = []
         for match in _WORD.finditer(text, *sentence.span(1)):
-            symbols, end = match[0], match.end()
+            symbols = match[0]
+            end = match.end()
             source: Source = "punctuation" if symbols in PUNCTUATION else "override"
             space = text[end : end + 1].isspace()
             words.append(Word(symbols, match.start(), end, symbols, symbols, source, space=space))
@@ -300,10 +301,12 @@ def read_text(
     if file is None or str(file) == STDIN:
         if live and is_pipe(stdin):
             return LiveText(stdin)
-        where, data = "standard input", stdin.read()
+        where = "standard input"
+        data = stdin.read()
     elif file.is_file():
         try:
-            where, data = str(file), file.read_bytes()
+            where = str(file)
+            data = file.read_bytes()
         except OSError as problem:
             raise InputError(f"cannot read {file}: {problem.strerror}") from None
     else:
@@ -340,7 +343,10 @@ class LiveText:
 
     def __iter__(self) -> Iterator[str]:
         """Parts in order. Raises InputError for what is not UTF-8."""
-        decoder, spoken, count, open_pipe = codecs.getincrementaldecoder("utf-8-sig")(), 0, 0, True
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        spoken = 0
+        count = 0
+        open_pipe = True
         wait_s: float | None = None
         file = self.stream.fileno()
         while open_pipe:
@@ -357,7 +363,9 @@ class LiveText:
                     # the decoder may hold bytes of the block before
                     at = count - len(problem.object) + problem.start
                     raise _describe_not_utf8("standard input", problem, at) from None
-                open_pipe, wait_s, end = bool(data), TOKEN_S, spoken
+                open_pipe = bool(data)
+                wait_s = TOKEN_S
+                end = spoken
                 if not open_pipe:
                     end = len(self.read)
                 elif len(self.read) - spoken >= PART:
@@ -388,10 +396,12 @@ class TextParts:
             count = measure_whole_part(self.held[spoken:])
             if count:
                 # what was spoken is held no longer: a text may be endless
-                self.start, self.held = self.start + spoken, self.held[spoken:]
+                self.start += spoken
+                self.held = self.held[spoken:]
                 yield self.held[:count]
                 spoken = count
-        self.start, self.held = self.start + spoken, self.held[spoken:]
+        self.start += spoken
+        self.held = self.held[spoken:]
         if self.held:
             yield self.held
 

@@ -97,7 +97,8 @@ def _collect(rows: Iterable[tuple[str, object, object]], path: Path | str) -> di
 
 
 def _check_entry(place: str, word: str, phonemes: str) -> tuple[str, str]:
-    word, phonemes = " ".join(word.replace("’", "'").split()), to_kokoro(phonemes.strip())
+    word = " ".join(word.replace("’", "'").split())
+    phonemes = to_kokoro(phonemes.strip())
     if not any(character.isalpha() for character in word):
         raise InputError(f"{place}: {word!r} holds no letters; a line is word<TAB>phonemes")
     if not phonemes:

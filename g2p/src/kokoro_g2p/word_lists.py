@@ -147,7 +147,8 @@ _SOUNDS = [
 
 def convert_to_british(phonemes: str, spelling: str) -> str:
     """The British form of American `phonemes` of a word spelled so."""
-    text, letters = to_kokoro(phonemes).translate(_PLAIN), spelling.lower()
+    text = to_kokoro(phonemes).translate(_PLAIN)
+    letters = spelling.lower()
     rounded = "o" in letters
     forms = (
         "ɜːɹ",

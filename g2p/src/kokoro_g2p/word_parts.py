@@ -105,7 +105,8 @@ def _read_chinese(word: str) -> str:
     """Pinyin as English says it; the last syllable bears the stress."""
     morae = []
     for match in SYLLABLE.finditer(word):
-        initial, final = PINYIN["initials"][match[1]], PINYIN["finals"][match[2]]
+        initial = PINYIN["initials"][match[1]]
+        final = PINYIN["finals"][match[2]]
         morae.append(
             initial + (final[1:] if final[0] == "j" and initial and initial[-1] in "ʃj" else final)
         )
@@ -121,7 +122,8 @@ def _read_japanese(word: str) -> str | None:
     )
     if not ends or "".join(mora[0] for mora in morae) != word or len(vowels) < 3:
         return None
-    main, spoken = len(vowels) - 2, ""
+    main = len(vowels) - 2
+    spoken = ""
     for mora in morae:
         consonant, vowel = mora[1] or mora[3] or "", mora[2] or ""
         sound = JAPANESE["consonants"].get(consonant) or "".join(
@@ -162,13 +164,16 @@ def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> Readin
 
     `dialectal` makes a dialect's phonemes of American ones.
     """
-    pair, origin, ending = split_halves(word, is_listed), read_by_origin(word), name_ending(word)
+    pair = split_halves(word, is_listed)
+    origin = read_by_origin(word)
+    ending = name_ending(word)
     if pair:
         return ReadingPlan(pair, lambda spoken: join_halves(spoken[0], spoken[1], pair[0]), 0.78)
     if origin:
         return ReadingPlan((), lambda spoken: dialectal(origin), 0.5)
     if ending:
-        head, sound = word[: -len(ending)], dialectal(NAME_ENDINGS[ending])
+        head = word[: -len(ending)]
+        sound = dialectal(NAME_ENDINGS[ending])
         return ReadingPlan((head,), lambda spoken: _with_name_ending(head, spoken[0], sound), 0.5)
     return None
 
@@ -220,6 +225,7 @@ def _move_stress(phonemes: str, number: int, full: str = "") -> str:
     spoken = plain[:place] + PRIMARY + (full if weak else plain[place]) + plain[place + 1 :]
     if first < 0 or first == place - 1:
         return phonemes if not weak else spoken.replace(PRIMARY + PRIMARY, PRIMARY)
+    # the new mark has moved what stands behind it by one
     old = first if first < place else first + 1
     between = sum(sound in VOWELS for sound in plain[first:place])
     return spoken[:old] + (SECONDARY if between > 1 else "") + spoken[old + 1 :]
@@ -231,7 +237,8 @@ def with_accent(word: str, phonemes: str) -> str:
     """
     # Konaté: no silent e
     phonemes += "A" if word.endswith("é") and phonemes[-1:] not in VOWELS else ""
-    groups, places = VOWEL_LETTERS.findall(word.lower()), _find_vowels(phonemes)
+    groups = VOWEL_LETTERS.findall(word.lower())
+    places = _find_vowels(phonemes)
     marked = [number for number, group in enumerate(groups) if ACUTE.search(group)]
     fits = len(marked) == 1 and len(groups) == len(places)
     return (

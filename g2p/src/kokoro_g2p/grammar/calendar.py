@@ -36,10 +36,8 @@ def name_day(first: int, second: int, context: SlotContext) -> str:
     number, day = (second, first) if gb else (first, second)
     if number > 12:
         number, day = day, number
-    nth, name_of = (
-        number_words.ordinal(day, context.dialect),
-        number_words.MONTHS[min(number, 12) - 1],
-    )
+    nth = number_words.ordinal(day, context.dialect)
+    name_of = number_words.MONTHS[min(number, 12) - 1]
     return f"the {nth} of {name_of}" if gb else f"{name_of} {nth}"
 
 

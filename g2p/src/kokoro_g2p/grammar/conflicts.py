@@ -27,9 +27,11 @@ class Conflicts:
 
 def find_conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None) -> Conflicts:
     """The pairs that `texts` show. `known`: whether a lexicon lists a string."""
-    report, context = Conflicts(), grammar.make_context(known)
+    report = Conflicts()
+    context = grammar.make_context(known)
     for text in texts:
-        cleaned, last = clean(text).text, None
+        cleaned = clean(text).text
+        last = None
         for piece in grammar.walk(cleaned, context):
             matches = grammar.find_matches(cleaned, piece.start, last)
             compare(report, grammar, context, matches, cleaned, piece.start)

@@ -182,7 +182,9 @@ class Grammar:
 
     def walk(self, text: str, context: SlotContext) -> Iterator[SpokenPiece]:
         """The text's pieces in order, each with the row that decided."""
-        place, last, by_word = 0, None, self.by_word
+        place = 0
+        last = None
+        by_word = self.by_word
         signs = Signs()
         while place < len(text):
             plain = PLAIN.match(text, place)
@@ -221,7 +223,9 @@ class Grammar:
             words = self.literals[text[place:end]]
         elif matches:
             row = matches[0][1]
-            words, kind, source = self.read(row, text, place, context), row.kind, row.source
+            words = self.read(row, text, place, context)
+            kind = row.kind
+            source = row.source
         else:
             return None
         is_short = text[end - 1] == "." and words[-1:] not in MARKS
@@ -310,7 +314,8 @@ class Grammar:
 
     def verbalize(self, slot: str, verbalizers: tuple[str, ...], context: SlotContext) -> str:
         """The words of one slot."""
-        value, name = context.parts.get(slot, ""), slot.rstrip("0123456789")
+        value = context.parts.get(slot, "")
+        name = slot.rstrip("0123456789")
         if not verbalizers and name in context.sets:
             return context.find_entry(name, value)[0]
         for verbalizer in verbalizers or ("amount",):
@@ -341,7 +346,8 @@ class Grammar:
         """For each piece that a row or the whitelist reads: what stands there, how it is said and
         the row's place in its table; behind it the rows that matched less.
         """
-        cleaned, last = clean(mark_breaks(text).translate(RAISED)).text, None
+        cleaned = clean(mark_breaks(text).translate(RAISED)).text
+        last = None
         for piece in self.walk(cleaned, self.make_context(known)):
             if piece.source:
                 written = cleaned[piece.start : piece.end]

@@ -11,6 +11,7 @@ from kokoro_g2p.result import GB
 
 PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-öø-ÿ]+|\d+|\S")
 SWITCH = re.compile(r"\d[A-Za-z]|[A-Za-z](?=\d)")
+# What no English word begins or ends with: capitals that hold it are letters, not a shouted word.
 ODD = re.compile(
     r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}"
     r"|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
@@ -92,7 +93,8 @@ def is_common(word: str, context: SlotContext) -> bool:
 
 def web(value: str, context: SlotContext) -> str:
     """Addresses and paths: the signs by name, the parts as words or letters."""
-    signs, words = context.sets["sign"], []
+    signs = context.sets["sign"]
+    words = []
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
         if part in signs or part[0].isalpha() or part[0].isdecimal():
             words.append(signs[part][0] if part in signs else read_part(part, context))
@@ -197,7 +199,8 @@ def place(value: str, context: SlotContext) -> str:
 
 def loud(value: str, context: SlotContext) -> str:
     """MID-WEEK is one word; in NON-GMO the prefix is a word and the rest letters."""
-    sets, pieces = context.sets, value.split("-")
+    sets = context.sets
+    pieces = value.split("-")
     listed = context.known is not None and context.known(value.lower())
     words = [
         is_common(piece, context) or piece in sets["prefixcaps"]

@@ -33,7 +33,8 @@ def name_fraction(top: int, bottom: int, context: SlotContext) -> str:
 
 def amount(value: str, context: SlotContext) -> str:
     """Any way to write an amount: 12, 1,234.5, 1 000 000, 12,5, .5, 3/4, 1 1/2, 2½, 1e5."""
-    dialect, text = context.dialect, value
+    dialect = context.dialect
+    text = value
     for sign, written in VULGAR.items():
         text = text.replace(sign, f" {written}")
     text = " ".join(text.split())

@@ -71,7 +71,8 @@ def make_tokens(spoken: list[SpokenPiece], cleaned: Cleaned) -> Iterator[Token]:
         pieces = list(split_spoken(words))
         for place, (word, kind) in enumerate(pieces, 1):
             raw.append((word, start, end, kind, place < len(pieces)))
-    before, text = (0, 0), cleaned.text
+    before = (0, 0)
+    text = cleaned.text
     for index, (word, start, end, kind, goes_on) in enumerate(raw):
         after = raw[index + 1][3] if index + 1 < len(raw) else "punctuation"
         if goes_on:

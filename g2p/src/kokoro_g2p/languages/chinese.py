@@ -194,7 +194,8 @@ def read_syllable(syllable: str) -> str:
     """Kokoro's symbols for a syllable of pypinyin: `hang2` is xa↗ŋ. None for UNREAD."""
     if syllable == UNREAD:
         return ""
-    name, tone = syllable[:-1], TONES[syllable[-1]]
+    name = syllable[:-1]
+    tone = TONES[syllable[-1]]
     return read_toneless(name).replace("0", tone)
 
 
@@ -208,6 +209,7 @@ def read_toneless(name: str) -> str:
     initial, final = name[:size], name[size:]
     if final == "i" and initial in ("zh", "ch", "sh", "r", "z", "c", "s"):
         return INITIALS[initial] + "ɨ0"
+    # pinyin leaves out the dots of ü where no u can stand
     if initial in ("j", "q", "x") and final[:1] == "u":
         final = "ü" + final[1:]
     return (INITIALS[initial] if initial else "") + FINALS[final]

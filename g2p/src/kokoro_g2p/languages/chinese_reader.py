@@ -41,7 +41,8 @@ class ChineseReader(ScriptReader):
 
     def read_own(self, tokens: Sequence[Token], place: int) -> str:
         """The symbols of a word's syllables."""
-        word, before, after = tokens[place].text, "", ""
+        word = tokens[place].text
+        before, after = "", ""
         if word.translate(map_simplified()) in self.readings.polyphones:
             before, after = self.join_neighbours(tokens, place)
         syllables = self.readings.find_syllables(word, before, after)

@@ -18,6 +18,7 @@ def probed(frame: str, word: str, ask: Callable[[str], str], common: bool) -> st
     between those of `frame`.
     """
     end = ask(word).removeprefix("@")
-    place, said = frame.split().index("{}"), ask(frame.format(word)).replace("@", "").split(" ")
+    place = frame.split().index("{}")
+    said = ask(frame.format(word)).replace("@", "").split(" ")
     is_apart = common and len(said) == len(frame.split())
     return end if not is_apart or said[place] == end else f"{end}/{said[place]}"

@@ -51,6 +51,7 @@ def french(number: int, one: str = "un") -> str:
     if number < 20:
         return one if number == 1 else FR["ones"][number]
     tens, rest = divmod(number, 10)
+    # 70 is sixty-ten and 90 four-twenty-ten, so that their ones run from 10 to 19
     rest += 10 * (tens in (7, 9))
     if rest in (1, 11) and tens < 8:
         return f"{FR['tens'][tens]} et {one if rest == 1 else FR['ones'][11]}"
@@ -134,7 +135,8 @@ class FrenchNormalizer(Normalizer):
 
 def joined(reading: str, before: str, after: str) -> str:
     """The form of a reading, END/INSIDE or one for both, between its neighbours ("" at a pause)."""
-    said, following = choose_form(reading, after), after.lstrip(PRIMARY + SECONDARY)
+    said = choose_form(reading, after)
+    following = after.lstrip(PRIMARY + SECONDARY)
     bare = following.partition("/")[0].rstrip("".join(LATENT))
     if said.endswith("nˈœf") and bare in ("ɑ̃", "œʁ"):  # neuf ans, neuf heures
         return said[:-1] + "v"

@@ -61,7 +61,8 @@ class LanguageGrammar:
         """A number as it is written, with its sign and decimals, in words that agree with the noun
         behind it.
         """
-        sign, plain = text[0] in "-−", text.lstrip("-−")
+        sign = text[0] in "-−"
+        plain = text.lstrip("-−")
         whole, fraction = split_number(plain)
         spoken = self.read_integer(whole, "" if fraction else counted)
         if fraction:

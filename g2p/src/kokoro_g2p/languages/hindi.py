@@ -106,7 +106,8 @@ def find_next_onset(syllables: list[Syllable], place: int, coda: list[str]) -> l
 
 def weigh_syllable(syllables: list[Syllable], place: int, coda: list[str]) -> int:
     """How heavy a syllable is: one for a long vowel, one for a cluster behind it."""
-    one, after = syllables[place], find_next_onset(syllables, place, coda)
+    one = syllables[place]
+    after = find_next_onset(syllables, place, coda)
     is_last = place + 1 == len(syllables)
     is_nasal = one.ending == ANUSVARA and one.vowel not in LONG and bool(after)
     is_closed = bool(after) if is_last else len(after) > 1 or is_nasal
@@ -196,7 +197,8 @@ def join_onset(onset: list[str], is_inside: bool) -> str:
 
 def join_rime(syllables: list[Syllable], place: int, coda: list[str]) -> str:
     """The stress, the vowel and what is nasal of a syllable."""
-    one, after = syllables[place], find_next_onset(syllables, place, coda)
+    one = syllables[place]
+    after = find_next_onset(syllables, place, coda)
     is_last = place + 1 == len(syllables)
     vowel, mark = one.vowel, one.stress
     if vowel == INHERENT and one.stress == PRIMARY and (len(syllables) > 1 or one.ending or coda):

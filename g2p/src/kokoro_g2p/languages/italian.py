@@ -51,6 +51,7 @@ def _it_below_million(number: int) -> str:
         )
         return head + (_it_below_million(rest) if rest else "")
     if number >= 20:
+        # the last vowel of the tens goes before uno and otto: ventuno
         tens, ones = IT["tens"][number // 10], number % 10
         return (tens[:-1] if ones in (1, 8) else tens) + (IT["ones"][ones] if ones else "")
     return IT["ones"][number]

@@ -120,7 +120,8 @@ class JapaneseNormalizer(ScriptNormalizer):
                 run.append(PlacedCharacter(STAND_IN if said else match[0], place, end, said))
             else:
                 self._read_run(scan, run, others)
-                run, others = [], {}
+                run = []
+                others = {}
                 end = self.read_common(scan, match)
             place = end
         self._read_run(scan, run, others)
@@ -153,7 +154,8 @@ class JapaneseNormalizer(ScriptNormalizer):
         written = "".join([part.character for part in run])
         place, begin, said, before = 0, 0, "", "-"
         for word, kind, reading in self.lattice.find_path(written, others):
-            spoken, letter = run[place].said, "-"
+            spoken = run[place].said
+            letter = "-"
             if not spoken:
                 letter = self.letters[kind]
                 spoken = self._read_word(written, place, word, reading)
@@ -162,7 +164,8 @@ class JapaneseNormalizer(ScriptNormalizer):
             if place and not (is_joined and letter != "-"):
                 say(scan, run[begin:place], said)
                 said, begin = "", place
-            said, before = said + spoken, letter
+            said += spoken
+            before = letter
             place += len(word)
         if run:
             say(scan, run[begin:], said)
@@ -187,7 +190,8 @@ class JapaneseReader(ScriptReader):
     """Responsibility: a word in kana as it is said."""
 
     def __init__(self, lattice: Lattice, user: Mapping[str, str]) -> None:
-        self.lattice, self.listed = lattice, lattice.listed
+        self.lattice = lattice
+        self.listed = lattice.listed
         self.user = user
 
     def is_own(self, token: Token) -> bool:

@@ -191,7 +191,7 @@ class Normalizer:
             or len(match[0]) > 2
             or value < 21
         ):
-            counted = self._find_ordered(scan, match) or scan.previous()
+            counted = self._find_ordered(scan, match) or scan.previous
             scan.say(self.grammar.roman_ordinal(value, counted), *match.span())
         elif not self.shouted and (
             match[0] in self.grammar.spelled
@@ -207,7 +207,7 @@ class Normalizer:
         counted = self._find_ordered(scan, match)
         if counted or self._is_numbered(scan):
             scan.say(
-                self.grammar.roman_ordinal(parse_roman(match[0]) or 0, counted or scan.previous()),
+                self.grammar.roman_ordinal(parse_roman(match[0]) or 0, counted or scan.previous),
                 *match.span(),
             )
         else:
@@ -219,8 +219,8 @@ class Normalizer:
         return following[1] if following else ""
 
     def _is_numbered(self, scan: Scan) -> bool:
-        return bool(self.grammar.roman_after.search(scan.previous())) or (
-            scan.previous()[:1].isupper() and not scan.previous().isupper()
+        return bool(self.grammar.roman_after.search(scan.previous)) or (
+            scan.previous[:1].isupper() and not scan.previous.isupper()
         )
 
     def _handle_short(self, scan: Scan, match: "re.Match[str]") -> None:
@@ -264,7 +264,8 @@ class Normalizer:
         scan.say(spoken, match.start(), match.start() + 2)
 
     def _handle_address(self, scan: Scan, match: "re.Match[str]") -> None:
-        text, grammar = re.sub(r"^https?://", "", match[0]).rstrip("/"), self.grammar
+        text = re.sub(r"^https?://", "", match[0]).rstrip("/")
+        grammar = self.grammar
         pieces = (
             grammar.web.get(piece, piece) for piece in re.findall(r"\d+|[^\W\d_]+|[\W_]", text)
         )
@@ -356,7 +357,9 @@ class Normalizer:
 
     def _handle_number(self, scan: Scan, match: "re.Match[str]") -> None:
         """A number, its sign, and the unit or per cent behind it."""
-        text, unit, grammar = match["number"], (match["after"] or "").strip(), self.grammar
+        text = match["number"]
+        unit = (match["after"] or "").strip()
+        grammar = self.grammar
         following = re.match(rf"\s*([{LATIN}]+)", scan.text[match.end() :])
         one = text.lstrip("-−") in ("1", "01")
         forms = grammar.units.get(unit) or (grammar.degrees if unit.startswith("°") else None)
@@ -383,7 +386,8 @@ class Normalizer:
         if match["elided"]:
             head, *rest = " ".join(spoken).split(" ", 1)
             scan.say(match["elided"] + head, match.start("elided"), match.end("number"), "")
-            spoken, start = rest, match.start("number")
+            spoken = rest
+            start = match.start("number")
         if spoken:
             scan.say(" ".join(spoken), start, match.end())
 

@@ -65,7 +65,8 @@ class Lattice:
         firsts.append({0: (length, 0, 0, "")})
         rests: list[dict[int, int]] = [{} for _ in firsts]
         for start in range(length - 1, -1, -1):
-            here, found = firsts[start], self.list_readings(run, start)
+            here = firsts[start]
+            found = self.list_readings(run, start)
             if others and start in others:
                 found.append(others[start])
             for stop, cost, kind, said in found:
@@ -85,7 +86,8 @@ class Lattice:
 
     def choose_next(self, kind: int, firsts: Mapping[int, Reading]) -> tuple[int, int]:
         """The kind that best follows a kind, and the cost from there to the end."""
-        row, best, lowest = self.joints[kind], -1, 0
+        row = self.joints[kind]
+        best, lowest = -1, 0
         for other, reading in firsts.items():
             total = ord(row[other]) - ord(self.free) + reading[1]
             if best < 0 or total < lowest:

@@ -135,8 +135,10 @@ def joined(reading: str, before: str, after: str) -> str:
     end, _, inside = reading.partition("/")
     if not after:
         return end
-    form, following = inside or end, after.lstrip(PRIMARY + SECONDARY)
-    last, vowel = form[-1:], following[:1] in SOUNDED
+    form = inside or end
+    following = after.lstrip(PRIMARY + SECONDARY)
+    last = form[-1:]
+    vowel = following[:1] in SOUNDED
     if last == "s":
         return form[:-1] + ("z" if vowel or following[:1] in VOICED else "s")
     if not vowel or form[-2:-1] in SOUNDED and last != "r":

@@ -35,11 +35,10 @@ class LanguageReader:
     """
 
     def __init__(self, language: Language, user: Mapping[str, str], neural: Neural) -> None:
-        self.language, self._user = (
-            language,
-            {word: replace_flaps(phonemes) for word, phonemes in user.items()},
-        )
-        self.neural, self.listed = neural, language.listed
+        self.language = language
+        self._user = {word: replace_flaps(phonemes) for word, phonemes in user.items()}
+        self.neural = neural
+        self.listed = language.listed
         self._guesses: dict[str, str] = {}
 
     def prepare(self, words: Iterable[str]) -> None:
@@ -89,7 +88,8 @@ class LanguageReader:
 
     def _join_parts(self, head: str, mark: str, tail: str) -> str:
         """l'ami, dit-il: the first part inside the word, then each form of the rest."""
-        rest, elided = self.read_word(tail), self.language.elided
+        rest = self.read_word(tail)
+        elided = self.language.elided
         if head in elided and (mark == "'" or head == "t"):
             first = elided[head]
         else:

@@ -54,6 +54,7 @@ class Scan:
         """Mark text[start:end] as not spoken."""
         self.pieces.append(SpokenPiece(start, end, "", category))
 
+    @property
     def previous(self) -> str:
         """The word or mark before; empty at the start."""
         return self.last.words.replace("‑", " ").split()[-1] if self.last.words else ""

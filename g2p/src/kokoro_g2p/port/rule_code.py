@@ -267,7 +267,8 @@ class Scope:
             for slots in (*reversed(scope.inner), scope.slots):
                 if name in slots:
                     return depth, slots[name]
-            depth, scope = depth + 1, scope.parent
+            depth += 1
+            scope = scope.parent
         return None
 
     def compile_expression(self, node: ast.expr | None) -> bytes:
@@ -355,7 +356,8 @@ class Scope:
 
     def compile_call(self, node: ast.Call) -> bytes:
         function, arguments = node.func, node.args
-        name, callee = getattr(function, "id", ""), self.find_value(function)
+        name = getattr(function, "id", "")
+        callee = self.find_value(function)
         if name in STOPS and arguments and isinstance(arguments[0], ast.GeneratorExp):
             default = arguments[1] if len(arguments) > 1 else None
             return self.compile_comprehension(arguments[0], STOPS[name], default)

@@ -60,7 +60,8 @@ class Pool:
     """
 
     def __init__(self, natives: dict[int, str]) -> None:
-        self.natives, self.alive = natives, []  # type: tuple[dict[int, str], list[Any]]
+        self.natives = natives
+        self.alive: list[Any] = []
         self.places: dict[Any, int] = {}
         self.content: list[bytes] = []
         self.classes: dict[type, set[str]] = {}

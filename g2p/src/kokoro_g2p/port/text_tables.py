@@ -144,13 +144,15 @@ def _write_arrays(folder: Path, dialect: Language) -> None:
     if dialect in (US, GB):
         # features are sorted, so that a port can use binary search
         chooser = Heteronyms.load()
-        tagger, scale = chooser.tagger, chooser.tagger.scale
+        tagger = chooser.tagger
+        scale = chooser.tagger.scale
         arrays["heteronyms.weights"] = np.asarray(chooser.weights)[:, None]
         features = np.fromiter(tagger.rows, np.uint32)
         order = np.argsort(features)
         arrays["tagger.features"] = features[order]
         arrays["tagger.weights"] = tagger.weights[order]
-    places, content = {}, b""
+    places = {}
+    content = b""
     for name, array in arrays.items():
         content += b"\0" * (-len(content) % BORDER)
         places[name] = {
@@ -235,7 +237,9 @@ def list_word_rows(dialect: Dialect) -> list[tuple[str, str]]:
     """Return the sorted words with their entry in each list: `g=phonemes`, or `g:TAG=phonemes`, or
     `g:TAG` for letter by letter; and `t=` with the class of the word.
     """
-    whole, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
+    whole = Lexicon.load(dialect)
+    classes = Tagger.load().classes.stored
+    rows = []
     lexicon = whole.without(whole.find_derived())
     for word in sorted({*lexicon.words, *classes}):
         columns = []
@@ -256,7 +260,8 @@ def list_words_to_check(dialect: Dialect) -> list[str]:
     """Return listed words, each also capitalized, in capitals and with endings, and words that no
     list has. A plural or past form that a bundle leaves out gets no second ending.
     """
-    forms, lexicon = {*read_port_texts("word")}, Lexicon.load(dialect)
+    forms = {*read_port_texts("word")}
+    lexicon = Lexicon.load(dialect)
     derived = lexicon.find_derived()
     for word in sorted(lexicon.words)[::STEP]:
         if word.isascii() and word.isalpha():

@@ -44,7 +44,8 @@ class HuffmanCode:
         """Assign codes of these sorted lengths: each is its predecessor plus one, extended by
         zeros.
         """
-        bits, code = [], -1
+        bits = []
+        code = -1
         for before, length in pairwise((0, *lengths)):
             code = (code + 1) << (length - before)
             bits.append(f"{code:0{length}b}")
@@ -112,7 +113,8 @@ def _build_table(
     number.
     """
     counts = Counter(chain.from_iterable(parts))
-    codes, lengths = sorted(counts), dict.fromkeys(counts, 0)
+    codes = sorted(counts)
+    lengths = dict.fromkeys(counts, 0)
     # the two rarest groups become one, and every code in it a bit longer
     groups = [(counts[code], code, [code]) for code in codes]
     heapq.heapify(groups)
@@ -146,7 +148,8 @@ def _encode_texts(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     """Return the text of each code, and every text as codes. By byte-pair encoding: the most
     frequent pair of a sample becomes a code until CODES are used.
     """
-    symbols, end = sorted({*"".join(texts)}), texts[0][-1]
+    symbols = sorted({*"".join(texts)})
+    end = texts[0][-1]
     codes = list(symbols)
     characters = [ord(symbol) for symbol in symbols]
 
@@ -188,7 +191,9 @@ def read_rows(content: bytes) -> Iterator[tuple[str, str]]:
     if content[:4] != MAGIC or form != FORMAT:
         raise InputError(f"words of format {form}, not {FORMAT}: bundle again")
     blocks = -(-count // size)
-    starts, place, tables = struct.unpack_from(f"<{blocks + 1}I", content, 16), 20 + 4 * blocks, []
+    starts = struct.unpack_from(f"<{blocks + 1}I", content, 16)
+    place = 20 + 4 * blocks
+    tables = []
     for _ in range(3):
         begin, place = place + 4, place + 4 + struct.unpack_from("<I", content, place)[0]
         counts = struct.unpack_from(f"<{LONGEST}I", content, begin)

@@ -60,7 +60,8 @@ def read_cases() -> list[HeteronymCase]:
     from kokoro_g2p.lexicon import Lexicon
     from kokoro_g2p.part_of_speech import find_nth, split_words
 
-    lexicon, cases = Lexicon.load("us"), []
+    lexicon = Lexicon.load("us")
+    cases = []
     with SENTENCES.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
             words = split_words(row["sentence"])
@@ -172,7 +173,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-espeak", action="store_true")
     parser.add_argument("--misses", action="store_true", help="print the sentences ours gets wrong")
     arguments = parser.parse_args(argv)
-    cases, table = read_cases(), load_choice()
+    cases = read_cases()
+    table = load_choice()
     choices: dict[str, Choice] = {
         "default": lambda case: "DEFAULT",
         "best fixed": find_best_fixed(cases),

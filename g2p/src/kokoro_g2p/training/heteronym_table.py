@@ -72,7 +72,8 @@ def infer_role(word: str, key: str, grouped: Mapping[str, frozenset[str]]) -> st
     """What the key of a word is to all words: a verb, the noun or adjective beside one, or
     nothing.
     """
-    keys, every = grouped[key], frozenset[str]().union(*grouped.values())
+    keys = grouped[key]
+    every = frozenset[str]().union(*grouped.values())
     if word in ALONE or len(grouped) != 2:
         return ""
     if every & {"VERB", "VBD", "VBN"}:
@@ -86,7 +87,8 @@ def read_sentences(path: Path) -> tuple[list[LabelledSentence], dict[str, Roles]
     """The sentences of a file, and what they teach: each word's keys with their roles. Raises
     InputError for a line that does not hold.
     """
-    lexicon, tagger = Lexicon.load("us"), Tagger.load()
+    lexicon = Lexicon.load("us")
+    tagger = Tagger.load()
     sentences: list[LabelledSentence] = []
     taught: dict[str, Roles] = {}
     with path.open(encoding="utf-8", newline="") as lines:
@@ -139,7 +141,9 @@ def fit(sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]) -> n
     ends = np.cumsum([0, *map(len, columns)])
     shape = (len(columns), len(used))
     matrix = scipy.sparse.csr_matrix((np.ones(len(numbers), np.float32), numbers, ends), shape)
-    transposed, starts, rights = matrix.T.tocsr(), np.array(first), np.array(right)
+    transposed = matrix.T.tocsr()
+    starts = np.array(first)
+    rights = np.array(right)
     sizes = np.diff([*first, len(columns)])
 
     def compute_loss(weights: np.ndarray) -> tuple[float, np.ndarray]:

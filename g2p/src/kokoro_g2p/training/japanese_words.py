@@ -127,7 +127,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     rows = list(read_mecab(find_data_file("unidic-lite", f"{DICTIONARY}/sys.dic")))
     costs = read_matrix(find_data_file("unidic-lite", f"{DICTIONARY}/matrix.bin"))
-    parts, weights = [""] * len(costs), np.full(len(costs), 1e-6)
+    parts = [""] * len(costs)
+    weights = np.full(len(costs), 1e-6)
     for _, kind, cost, features in rows:
         parts[kind] = get_part(features)
         weights[kind] += np.exp(-cost / TEMPERATURE)
@@ -140,7 +141,8 @@ def main(argv: list[str] | None = None) -> int:
     entries: Entries = {}
     for word, kind, cost, features in rows:
         if JAPANESE.fullmatch(word):
-            readings, number = entries.setdefault(word, {}), int(of_kind[kind])
+            readings = entries.setdefault(word, {})
+            number = int(of_kind[kind])
             one = (cost / STEP, features[9] or to_katakana(word))
             readings[number] = min(one, readings.get(number, one))
     usual = np.argmax(weights * (np.array(parts) == NOUN))

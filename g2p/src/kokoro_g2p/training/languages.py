@@ -135,10 +135,8 @@ def write_list(code: Code, by_word: Mapping[str, str]) -> dict[str, Any]:
     parts. Returns how many, and of how many.
     """
     language = LANGUAGES[code]
-    reader, ask = (
-        LanguageReader(language, {}, NeuralG2P.load(dialect=code)),
-        open_espeak(language.espeak),
-    )
+    reader = LanguageReader(language, {}, NeuralG2P.load(dialect=code))
+    ask = open_espeak(language.espeak)
     reader.listed = {}
     reader.prepare(by_word)
     lines = [

@@ -97,7 +97,8 @@ def draw_batches(
     # Batches of words of one length have no padding. The sort is stable, so such words stay
     # shuffled.
     rows.sort(key=lambda row: len(examples[row].symbols))
-    chunks, start = [], 0
+    chunks = []
+    start = 0
     while start < len(rows):
         size = max(1, symbols // len(examples[rows[start]].symbols))
         chunks.append(rows[start : start + size])
@@ -122,7 +123,8 @@ def collect_batch(chunk: Sequence[Example]) -> Batch:
 
 
 # of Newton-Schulz, as in Muon's reference
-COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+ITERATIONS = 5
 ADAM_LIKE = 0.2  # Adam's usual root mean square of one step, in learning rates
 
 

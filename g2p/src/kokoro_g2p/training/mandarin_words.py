@@ -151,7 +151,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the lists")
     parser.add_argument("--commonest", type=int, default=8_000, help="words listed in any case")
     arguments = parser.parse_args(argv)
-    built, folded = build(arguments.commonest), read_simplified()
+    built = build(arguments.commonest)
+    folded = read_simplified()
     rows = [f"{word}\t{entry}" for word, entry in sorted(built["words"].items())]
     lines = (" ".join(built["names"]), built["readings"], "".join(folded), "".join(folded.values()))
     sizes = {

@@ -79,7 +79,8 @@ def draw_sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
     """Yield `count` sentences as (word, tag) pairs. Words of GIVEN and of the rules have an empty
     tag.
     """
-    generator, drawn = random.Random(seed), list_words(silver)
+    generator = random.Random(seed)
+    drawn = list_words(silver)
     word_lists, rules = read_block(GIVEN), read_block(RULES)
 
     def grow(name: str, depth: int) -> Tagged:
@@ -152,7 +153,8 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
     Raises InputError when a source is missing.
     """
     silver = Silver.load()
-    classes, heteronyms = Classes(find_stored_classes(silver)), find_word_tags(silver)
+    classes = Classes(find_stored_classes(silver))
+    heteronyms = find_word_tags(silver)
     named = heteronyms.keys() - IRREGULAR
     rows: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
 
@@ -280,7 +282,8 @@ def build_matrix(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.
     frequent = counts >= least
     # a feature's column, or -1 for a rare one
     columns = np.where(frequent[numbers], (np.cumsum(frequent) - 1)[numbers], -1)
-    rows, present = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
+    rows = np.repeat(np.arange(len(items.lengths)), items.lengths)
+    present = columns >= 0
     ones = np.ones(int(present.sum()), np.float32)
     shape = (len(items.lengths), int(frequent.sum()))
     return scipy.sparse.csr_matrix((ones, (rows[present], columns[present])), shape=shape), names[
