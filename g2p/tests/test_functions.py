@@ -39,7 +39,7 @@ from kokoro_g2p.number_words import plural
 from kokoro_g2p.reading import Reader, can_guess
 from kokoro_g2p.result import Guess
 from kokoro_g2p.splitting import cut_sentences, cut_words, join_phonemes
-from kokoro_g2p.training.g2p_words import Relatives, is_alike, list_parts, strip_affixes
+from kokoro_g2p.training.g2p_words import Relatives, is_alike, list_parts, strip_suffixes
 from kokoro_g2p.training.normalizer_cases import read_expected, read_spoken
 from kokoro_g2p.word_lists import convert_to_british
 from kokoro_g2p.word_parts import read_by_origin, split_halves, with_accent
@@ -182,7 +182,7 @@ FUNCTIONS = {
     ),
     "sense": sense,
     "choose": choose,
-    "stem": strip_affixes,
+    "stem": strip_suffixes,
     "relatives": related,
     "edit_distance": edit_distance,
 }

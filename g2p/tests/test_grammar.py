@@ -87,9 +87,9 @@ def test_the_index_finds_every_row_that_matches():
             place = match.start()
             missed += [
                 (row.source, text, place)
-                for row in every.difference(whole.candidates(text, place))
+                for row in every.difference(whole.list_candidates(text, place))
                 if (row_match := row.pattern.match(text, place))
-                and whole.fits(row, text, place, row_match, None)
+                and whole.is_in_context(row, text, place, row_match, None)
             ]
     assert not missed
 

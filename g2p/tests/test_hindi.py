@@ -58,7 +58,7 @@ def test_the_hundred_numbers_and_indian_groups():
     assert len(set(NUMBERS)) == 100
     assert cardinal("12,34,567") == "बारह लाख चौंतीस हज़ार पाँच सौ सड़सठ"
     assert cardinal("100") == "सौ"
-    assert cardinal("20000000000000") == hindi.NUMERALS.digits("20000000000000")
+    assert cardinal("20000000000000") == hindi.NUMERALS.read_digits("20000000000000")
     assert year("1947") == "उन्नीस सौ सैंतालीस"
     assert price("₹1,250.50") == "एक हज़ार दो सौ पचास रुपये पचास पैसे"
 

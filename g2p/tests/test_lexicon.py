@@ -32,9 +32,9 @@ from kokoro_g2p.word_lists import (
     OURS,
     BritishList,
     ListFile,
+    parse_set,
     read,
     read_extra_senses,
-    split_set,
 )
 from reader_tests.names import read_words, wrong
 
@@ -212,7 +212,7 @@ class TestLists:
 # A little under what docs/g2p.md says was measured.
 FLOOR = 0.90
 WORD = re.compile(r"[a-z']+")
-KEYS = sorted(split_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE QUARREL"))
+KEYS = sorted(parse_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE QUARREL"))
 
 
 @cache

@@ -3,7 +3,7 @@ other scripts out, by name.
 
     cleaned = clean("“naïve” 😀 Привет")
     cleaned.text          # the text the scan reads
-    cleaned.span(0, 5)    # the same span in the original
+    cleaned.find_span(0, 5)    # the same span in the original
 
 Every character of the original is in `text`, is white space, or is in `drops`. Line breaks that are
 heard are marked afterwards (`with_breaks`).

@@ -22,7 +22,7 @@ from kokoro_g2p.alphabet import PAUSES
 from kokoro_g2p.bundled import DATA, read_arrays
 from kokoro_g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_g2p.part_of_speech import SURELY_FINITE, Classes, Tagger, name_features
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 PATH = DATA / "heteronyms.npz"
 FORMAT = 1
@@ -35,7 +35,7 @@ PAST, PRESENT = frozenset(("d", "de")), frozenset(("z", "v"))
 MARKS = frozenset('.?!;:,—…“”()"')
 REACH = 12  # words before and after that count wherever they stand
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
-EMPHASIS = split_set(
+EMPHASIS = parse_set(
     "add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who"
 )
 # what the first letter of a feature's name says, of part_of_speech.name_features and below

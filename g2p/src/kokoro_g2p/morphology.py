@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY, restress
 from kokoro_g2p.number_words import ONES
 from kokoro_g2p.result import GB, US, Dialect
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 VOICELESS = frozenset("ptkfθsʃʧ")
 SIBILANTS = frozenset("szʃʒʧʤ")
@@ -136,7 +136,7 @@ def _list_ing_stems(word: str) -> Iterator[str]:
 
 
 # Stems that go last: rarer in wordfreq than their neighbour with or without an e, and past tenses
-_RARER = split_set(
+_RARER = parse_set(
     "ach bast bing corps daube emerg fixe hamm hast past paye poss puls rang revers rout tens ting"
     " toile travers vy"
 )

@@ -3,7 +3,7 @@ offsets mapped back.
 
     marked = extract("[Kokoro](/kˈOkəɹO/) is [not](2) slow.")
     marked.text                   # "\ue000 is not slow."
-    marked.original(0, 1)         # (1, 7): the word inside the brackets
+    marked.find_original(0, 1)      # (1, 7): the word inside the brackets
 
     [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/alphabet.py
     [FBI](characters)    letter by letter        [2026](digits)   digit by digit
@@ -143,13 +143,13 @@ class Marked:
         return next((pace for start, end, pace in self.paces if start <= place < end), 1.0)
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Nothing was taken out: offsets are those of the text as given."""
         return self.sources == ((0, 0),)
 
     def find_original(self, start: int, end: int) -> tuple[int, int]:
         """Half-open offsets in the user's text for start:end of `text`."""
-        if self.plain:
+        if self.is_plain:
             return start, end
         first, last = (
             bisect_right(self.starts, start) - 1,

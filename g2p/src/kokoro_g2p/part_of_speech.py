@@ -1,7 +1,7 @@
 """The tagger: probabilities of part-of-speech tags for one word of a sentence, from a table of int8
 weights.
 
-    Tagger.load().tag("They record a song .".split(), 1)      # "vbp"
+    Tagger.load().choose_tag("They record a song .".split(), 1)      # "vbp"
 
 A maximum-entropy model that looks at one word at a time, so only the words that need a tag cost
 anything.
@@ -19,7 +19,7 @@ import numpy as np
 
 from kokoro_g2p.bundled import DATA, read_arrays
 from kokoro_g2p.files import write_aside
-from kokoro_g2p.word_lists import parse_pairs, read_word_sets, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set, read_word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
 
@@ -101,7 +101,7 @@ def infer_class(word: str) -> str:
 EDGE = "#"
 REACH = 9  # words looked back for the auxiliary of the clause
 # classes of words that can only be finite verbs
-SURELY_FINITE = split_set("z d v M dv vd de")
+SURELY_FINITE = parse_set("z d v M dv vd de")
 AUXILIARIES, TIMES = read_word_sets("words", "auxiliaries times")
 STOPS = frozenset(".?!;:")
 
@@ -210,7 +210,7 @@ PATH = DATA / "tagger.npz"
 FORMAT = 1
 _TAGS = "nn nns jj rb vb vbp vbz vbd vbn vbg dt in wdt"
 TAGS = tuple(_TAGS.split())
-FINITE = split_set("vb vbp vbz vbd")
+FINITE = parse_set("vb vbp vbz vbd")
 FINITE_LETTERS = frozenset("vzdM")
 # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
 VERBLESS = 2.5
@@ -222,7 +222,7 @@ FORMS = {
     for form, tags in parse_pairs("ing:vbg/nn/jj ed:vbd/vbn/jj s:nns/vbz that:dt/in/wdt/rb").items()
 }
 # base and past alike
-IRREGULAR = split_set(
+IRREGULAR = parse_set(
     "read reread wound dove upset overcast offset undercut overrun put cut set hit"
 )
 

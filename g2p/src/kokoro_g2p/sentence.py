@@ -1,7 +1,7 @@
 """One sentence's tokens to words with phonemes, read from the end, because a small word's form
 hangs on what follows it.
 
-words, unsaid = SentenceReader(reader, heteronyms).words(sentence)
+words, unsaid = SentenceReader(reader, heteronyms).read_sentence(sentence)
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Sentence:
         said as where that is not the token's text.
         """
         start, end = token.start, token.end
-        if not self.marked.plain:
+        if not self.marked.is_plain:
             start, end = self.marked.find_original(start, end)
         return Word(
             self.text[start:end],
@@ -88,7 +88,7 @@ class SentenceReader:
     def read_sentence(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
         """The words of a sentence in order, and how many characters have no sound at all."""
         tokens = sentence.normalized.tokens
-        plain = sentence.marked.plain
+        plain = sentence.marked.is_plain
         shouted = is_shouted(tokens)
         vowel = END.vowel
         following = END.word

@@ -35,7 +35,7 @@ from kokoro_g2p.errors import InputError
 from kokoro_g2p.number_words import MONTHS, decimal, ordinal
 from kokoro_g2p.result import GB, US, Language
 from kokoro_g2p.tags import ATTRIBUTES, TAG
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 # Elements that other words or sounds stand for. Inside them no sentence ends.
 ELEMENT = (
@@ -71,14 +71,14 @@ TOOLS = (
 )
 # Elements without an effect here that lose nothing by it; those whose words are not said; those
 # that stand alone.
-KNOWN = split_set("speak p s paragraph sentence w token mark meta metadata desc lang")
-SILENT = split_set("desc metadata")
+KNOWN = parse_set("speak p s paragraph sentence w token mark meta metadata desc lang")
+SILENT = parse_set("desc metadata")
 # Where the tags of these stood, words are apart.
-BLOCKS = split_set("speak p s paragraph sentence break audio media par seq desc metadata")
+BLOCKS = parse_set("speak p s paragraph sentence break audio media par seq desc metadata")
 NAMES = (
     KNOWN
     | BLOCKS
-    | split_set(
+    | parse_set(
         "phoneme sub say-as emphasis prosody voice lexicon lookup silence rate pitch"
         " volume spell pron emph partofsp context bookmark express-as"
     )
@@ -105,7 +105,7 @@ IPA = parse_pairs(
 )
 # how the normalizers know an ordinal
 ORDINALS = {"es": "#º", "it": "#º", "pt": "#º", "fr": "#e", "zh": "第#", "hi": "#वाँ", "ja": "第#"}
-SAID_AS_WRITTEN = split_set(
+SAID_AS_WRITTEN = parse_set(
     "time duration unit address currency money fraction number name net vxml:currency"
 )
 

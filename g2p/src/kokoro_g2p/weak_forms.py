@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kokoro_g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_g2p.result import Token
-from kokoro_g2p.word_lists import parse_pairs, read_word_sets, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set, read_word_sets
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -39,7 +39,7 @@ WEAK: Mapping[str, tuple[str | None, ...]] = {
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = split_set(
+AFTER_PARTICLE = parse_set(
     "and or but to with from on for when then again because if through as at"
 )
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in

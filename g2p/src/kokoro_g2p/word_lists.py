@@ -27,7 +27,7 @@ CMUDICT = DATA / "cmudict.txt.gz"
 OURS: Mapping[Dialect, Path] = {US: DATA / "ours_us.tsv", GB: DATA / "ours_gb.tsv"}
 
 
-def split_set(text: str) -> frozenset[str]:
+def parse_set(text: str) -> frozenset[str]:
     """The words of a list written as text."""
     return frozenset(text.split())
 
@@ -40,7 +40,7 @@ def parse_pairs(text: str) -> dict[str, str]:
 def read_word_sets(file: str, names: str) -> list[frozenset[str]]:
     """The sets of words in g2p/data/FILE.json by their names."""
     sets = read_json(f"{file}.json")
-    return [split_set(sets[name]) for name in names.split()]
+    return [parse_set(sets[name]) for name in names.split()]
 
 
 class ListFile(Mapping[str, str]):

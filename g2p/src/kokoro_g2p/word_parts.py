@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY, VOWELS, restress
 from kokoro_g2p.bundled import read_json
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 TABLES = read_json("origins.json")
-SHORT = split_set(TABLES["short_parts"])  # words of three letters that people build others with
-ENDINGS = split_set(TABLES["endings"])  # of names and derived words: no second half
-PREFIXES = split_set(TABLES["prefixes"])  # leave the stress to what follows
+SHORT = parse_set(TABLES["short_parts"])  # words of three letters that people build others with
+ENDINGS = parse_set(TABLES["endings"])  # of names and derived words: no second half
+PREFIXES = parse_set(TABLES["prefixes"])  # leave the stress to what follows
 SILENT_E = re.compile(r"(?:[aeiouy][^aeiouy]|[^aeiouyl]|u)e$")
 CAMEL = re.compile(r"([A-Z][a-z]{2,})([A-Z][a-z]{2,})")
 PLURAL = re.compile("[^s]s$")  # name|spaces, not names|paces

@@ -267,7 +267,7 @@ def reader(language):
     if language not in ("us", "gb"):
         return G2P.load(language)
     lists = Lexicon.load(language)
-    return G2P(partial(normalize, known=lists.lists), lists, LateHeteronyms(), Letters())
+    return G2P(partial(normalize, known=lists.has_word), lists, LateHeteronyms(), Letters())
 
 
 def pieces_of(text, step):

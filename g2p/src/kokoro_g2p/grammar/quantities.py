@@ -12,7 +12,7 @@ from kokoro_g2p.grammar.table import SlotContext
 from kokoro_g2p.result import GB
 
 # what people divide by
-MEASURED = word_lists.split_set("24 25 30 32 40 50 60 64 100 128 1000")
+MEASURED = word_lists.parse_set("24 25 30 32 40 50 60 64 100 128 1000")
 VULGAR = word_lists.parse_pairs(
     "½:1/2 ⅓:1/3 ⅔:2/3 ¼:1/4 ¾:3/4 ⅕:1/5 ⅖:2/5 ⅗:3/5 ⅘:4/5 ⅙:1/6 ⅚:5/6 ⅛:1/8 ⅜:3/8 ⅝:5/8 ⅞:7/8"
 )

@@ -54,7 +54,7 @@ def list_syllables() -> list[str]:
 
 
 @cache
-def map_simplified() -> dict[int, str]:
+def load_simplified() -> dict[int, str]:
     """Traditional characters with the simplified ones by which words are looked up."""
     return {ord(old): new for old, new in zip(TRADITIONAL, SIMPLIFIED, strict=True)}
 
@@ -183,7 +183,7 @@ class ChineseNormalizer(ScriptNormalizer):
         """Cut a run into words."""
         said = "".join([character for character, _, _ in run])
         place = 0
-        for word in self.lattice.cut(said.translate(map_simplified())):
+        for word in self.lattice.cut(said.translate(load_simplified())):
             end = place + len(word)
             scan.say(said[place:end], run[place][1], run[end - 1][2], "")
             place = end
@@ -229,7 +229,7 @@ class Readings:
         """The syllables of a word between what stands before and after it: words, simplified, with
         spaces between.
         """
-        plain = word.translate(map_simplified())
+        plain = word.translate(load_simplified())
         if len(plain) == 1:
             reading = choose_reading(self.polyphones.get(plain, ()), before, after)
             if reading:

@@ -1,7 +1,7 @@
 """Tokens of Mandarin to words with phonemes: each character by its syllable.
 
 reader = ChineseReader(Readings(listed, read_reading_rows(TABLES["polyphones"])), {})
-reader.words(sentence)
+reader.read_sentence(sentence)
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from kokoro_g2p.languages.chinese import (
     VERBALIZERS,
     ChineseNormalizer,
     Readings,
-    map_simplified,
+    load_simplified,
     read_syllable,
 )
 from kokoro_g2p.languages.lattice import Lattice
@@ -43,7 +43,7 @@ class ChineseReader(ScriptReader):
         """The symbols of a word's syllables."""
         word = tokens[place].text
         before, after = "", ""
-        if word.translate(map_simplified()) in self.readings.polyphones:
+        if word.translate(load_simplified()) in self.readings.polyphones:
             before, after = self.join_neighbours(tokens, place)
         syllables = self.readings.find_syllables(word, before, after)
         return "".join([read_syllable(syllable) for syllable in syllables])
@@ -66,7 +66,7 @@ class ChineseReader(ScriptReader):
             end += 1
         before = " ".join([token.text for token in tokens[start:place]])
         after = " ".join([token.text for token in tokens[place + 1 : end]])
-        return before.translate(map_simplified()), after.translate(map_simplified())
+        return before.translate(load_simplified()), after.translate(load_simplified())
 
 
 def load_stages(user: Mapping[str, str]) -> tuple[ChineseNormalizer, ChineseReader]:

@@ -13,7 +13,7 @@ from kokoro_g2p.languages.grammar import build_grammar, read_words
 from kokoro_g2p.languages.language_normalizer import Normalizer
 from kokoro_g2p.languages.scan import Scan
 from kokoro_g2p.number_words import parse_roman
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 FR = read_words("french")
 SIZES = ((10**12, "billion"), (10**9, "milliard"), (10**6, "million"))
@@ -21,7 +21,7 @@ FEMININE = re.compile(
     r"(?:tions?|tés?|ées?|ies?|ures?|ances?|ences?|ettes?|elles?|esses?|ises?|ites?|ques?"
     r"|euses?|trices?)$"
 )
-FEMININES = split_set(FR["feminine"])
+FEMININES = parse_set(FR["feminine"])
 LATENT = parse_pairs("Z:z T:t N:n P:p R:ʁ")  # said before a vowel
 SOUNDED = frozenset("aeiouyɑɔəɛøœɪɒʌɜɐʊAIQWY")
 PHONE = re.compile(r"0\d(?:[ .]?\d\d){4}(?!\d)")

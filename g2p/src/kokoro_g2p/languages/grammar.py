@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kokoro_g2p.bundled import read_json
-from kokoro_g2p.word_lists import split_set
+from kokoro_g2p.word_lists import parse_set
 
 LONGEST_NUMBER = 14  # digits; a longer one is said digit by digit
 
@@ -137,6 +137,6 @@ def build_grammar(words: Mapping[str, Any], **functions: Any) -> LanguageGrammar
         **{key[0].upper() + key[1:]: full for key, full in longer.items()},
         **words["abbreviations"],
     }
-    ready["spelled"] = split_set(words["spelled"])
+    ready["spelled"] = parse_set(words["spelled"])
     names = set(LanguageGrammar.__dataclass_fields__) - set(ready) - set(functions)
     return LanguageGrammar(**ready, **functions, **{name: words[name] for name in names})

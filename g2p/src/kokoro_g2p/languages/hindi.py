@@ -18,7 +18,7 @@ from typing import Any
 from kokoro_g2p.alphabet import NASAL, PRIMARY, SECONDARY
 from kokoro_g2p.bundled import read_json
 from kokoro_g2p.languages.rows import Numerals
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 TABLES: Mapping[str, Any] = read_json("hindi.json")
 CONSONANTS, DOTTED, SIGNS, VOWELS, NASALS = (
@@ -32,7 +32,7 @@ VIRAMA, DOT, ANUSVARA, CANDRABINDU, VISARGA = "्", "़", "ं", "ँ", "ः"
 # one code for a letter and its dot, as two
 COMPOSED = {0x0958 + place: letter + DOT for place, letter in enumerate("कखगजडढफय")}
 INHERENT, INITIAL = "ə", "A"  # the a that no sign writes, and that of अ
-LONG = split_set("aː iː uː eː ɛː oː ɔː")
+LONG = parse_set("aː iː uː eː ɛː oː ɔː")
 SONORANT = frozenset("mnɳjʋlsʃʂhɾrzf")  # r is a trill before these
 CHANGES = (
     (re.compile("([kptc])j"), r"\1ːj"),

@@ -1,7 +1,7 @@
 """Hindi text to spoken tokens, and these to words with phonemes.
 
 normalizer, reader = load_stages({})
-reader.words(sentence)
+reader.read_sentence(sentence)
 """
 
 import re

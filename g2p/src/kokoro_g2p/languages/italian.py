@@ -6,11 +6,11 @@ joined("dˈella/dˌella", "", "kˈaza")  # "dˌella"
 
 from kokoro_g2p.languages.forms import choose_form
 from kokoro_g2p.languages.grammar import build_grammar, read_words
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 IT = read_words("italian")
-ORDERED = split_set("secolo secoli parte classe sezione atto scena") | split_set(IT["roman_first"])
-IT_FEMININE = split_set(IT["feminine"])
+ORDERED = parse_set("secolo secoli parte classe sezione atto scena") | parse_set(IT["roman_first"])
+IT_FEMININE = parse_set(IT["feminine"])
 # what stands before an apostrophe
 ELIDED = parse_pairs(
     "l:l un:ʊn dell:dell all:all nell:nell sull:sʊll dall:dall quell:kwell quest:kwest c:ʧ d:d"

@@ -11,7 +11,7 @@ from kokoro_g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_g2p.languages.grammar import build_grammar, read_words
 from kokoro_g2p.languages.language_normalizer import Normalizer
 from kokoro_g2p.languages.scan import Scan
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 PT = read_words("portuguese")
 SIZES = (
@@ -20,10 +20,10 @@ SIZES = (
     (10**6, "milhão", "milhões"),
 )
 FEMININE = re.compile(r"(?:as?|ções|ção|dades?|agens?|agem|sões|são)$")
-MASCULINE = split_set(
+MASCULINE = parse_set(
     "dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama"
 )
-FEMININES = split_set(PT["feminine"])
+FEMININES = parse_set(PT["feminine"])
 ELIDED = parse_pairs("d:d l:l m:m n:n s:s")
 # D. Pedro; D. Maria and D. Inês are ladies
 DOM = re.compile(r" (?!\w*a\b|Inês|Isabel|Beatriz|Leonor|Carlot)[A-ZÀ-Þ]")

@@ -2,8 +2,8 @@
 the list's, else the network's) and the form it takes in its sentence.
 
     reader = LanguageReader(LANGUAGES["fr"], {}, LateNeural("fr"))
-    reader.sounds("les")  # "le/leZ": at the end of a phrase, and inside
-    reader.words(sentence)
+    reader.read_word("les")  # "le/leZ": at the end of a phrase, and inside
+    reader.read_sentence(sentence)
 """
 
 import re

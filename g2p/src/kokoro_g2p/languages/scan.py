@@ -2,7 +2,7 @@
 
 scan = start_scan("5 kg")
 scan.say("cinque chilogrammi", 0, 4)
-normalized(scan.pieces, cleaned)      # g2p/grammar/tokens.py
+build_normalized(scan.pieces, cleaned)      # g2p/grammar/tokens.py
 """
 
 from dataclasses import dataclass

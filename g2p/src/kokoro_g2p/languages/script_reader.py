@@ -2,7 +2,7 @@
 the English reader.
 
     class ChineseReader(ScriptReader): ...
-    reader.words(sentence)
+    reader.read_sentence(sentence)
 """
 
 from collections.abc import Iterable, Mapping, Sequence

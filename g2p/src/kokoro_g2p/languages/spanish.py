@@ -10,15 +10,15 @@ import re
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_g2p.languages.forms import choose_form
 from kokoro_g2p.languages.grammar import build_grammar, read_words
-from kokoro_g2p.word_lists import split_set
+from kokoro_g2p.word_lists import parse_set
 
 ES = read_words("spanish")
 FEMININE = re.compile(
     r"(?:as?|ciones|ción|dades|dad|sión|siones|noches?|veces|vez|mujeres|mujer|horas?|libras?)$"
 )
-MASCULINE = split_set("día días mapa mapas problema problemas programa programas sistema sistemas")
-AFTER_UNO = split_set("a al de del y o que es en con por para el la los las se más menos")
-ES_FIRST, ES_FEMININE = split_set(ES["roman_first"]), split_set(ES["feminine"])
+MASCULINE = parse_set("día días mapa mapas problema problemas programa programas sistema sistemas")
+AFTER_UNO = parse_set("a al de del y o que es en con por para el la los las se más menos")
+ES_FIRST, ES_FEMININE = parse_set(ES["roman_first"]), parse_set(ES["feminine"])
 SOFT = {"b": "β", "d": "ð", "ɡ": "ɣ"}
 
 

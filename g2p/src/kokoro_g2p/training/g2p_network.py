@@ -28,9 +28,9 @@ from kokoro_g2p.result import GB
 from kokoro_g2p.training.g2p_words import (
     WORDS_HELD_OUT,
     Split,
+    order_by_hash,
     read_pronunciations,
     select_testable,
-    shuffle_words,
 )
 from kokoro_g2p.word_lists import read
 
@@ -246,7 +246,7 @@ def draw_british_split(seed: int) -> Split:
     """
     entries = read("us_gold")
     unseen = set(
-        shuffle_words(select_testable(entries, read_pronunciations(entries)), seed, "word")[
+        order_by_hash(select_testable(entries, read_pronunciations(entries)), seed, "word")[
             :WORDS_HELD_OUT
         ]
     )

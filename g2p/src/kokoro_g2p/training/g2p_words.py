@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kokoro_g2p.alphabet import AMERICAN, Alphabet, fold_word, is_readable, to_kokoro
-from kokoro_g2p.word_lists import Entry, read, split_set
+from kokoro_g2p.word_lists import Entry, parse_set, read
 
 WORDS_HELD_OUT, MAX_RELATIVES = 2500, 60
 ALIKE_LETTERS, ALIKE_SHARE = 4, 0.7
 TRACE_AT_END, TRACE_INSIDE = 4, 5  # letters of a stem that betray a relative
 # may leave three letters
-INFLECTIONS = split_set("s es ed ing er est ers d e y i")
+INFLECTIONS = parse_set("s es ed ing er est ers d e y i")
 _DERIVATIONS = (
     "ly ness less ful able ible ably ibly ation ations ion ions ity ities al ally ic ics ical ism"
     " ist ists istic ize ise izer iser ized ized izing ising izes ises ization isation ment ments"
@@ -46,12 +46,12 @@ _PREFIXES = (
     " extra fore be de en em co con com mid self geo radio cyber eco euro afro anglo crypto iso"
     " meta ortho pan quasi socio techno ultra uni vice a"
 )
-DERIVATIONS = split_set(_DERIVATIONS)  # leave at least four letters
-PREFIXES = split_set(_PREFIXES)
+DERIVATIONS = parse_set(_DERIVATIONS)  # leave at least four letters
+PREFIXES = parse_set(_PREFIXES)
 _LONGEST_AFFIX = max(map(len, DERIVATIONS | PREFIXES))
 
 
-def strip_affixes(letters: str) -> str:
+def strip_suffixes(letters: str) -> str:
     """The letters without suffixes, which are taken off one after the other, the longest first. A
     doubled last consonant becomes single. Example: runners -> run.
     """
@@ -90,7 +90,7 @@ def list_parts(word: str, vocabulary: frozenset[str] | set[str]) -> frozenset[st
 def _list_stems(letters: str) -> set[str]:
     longest = min(len(letters) - 4, _LONGEST_AFFIX)
     bare = {letters[n:] for n in range(1, longest + 1) if letters[:n] in PREFIXES}
-    return {strip_affixes(piece) for piece in bare | {letters} if piece}
+    return {strip_suffixes(piece) for piece in bare | {letters} if piece}
 
 
 def is_alike(one: str, other: str) -> bool:
@@ -113,7 +113,7 @@ class Relatives:
         self.with_part: dict[str, set[str]] = defaultdict(set)
         self.beginnings: dict[str, set[str]] = defaultdict(set)
         for word, stems in self.parts.items():
-            self.families[strip_affixes(word)].append(word)
+            self.families[strip_suffixes(word)].append(word)
             for part in stems:
                 self.with_part[part].add(word)
                 self.beginnings[part[:ALIKE_LETTERS]].add(part)
@@ -143,7 +143,7 @@ def read_pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN
     return readings
 
 
-def shuffle_words(words: Iterable[str], seed: int, purpose: str) -> list[str]:
+def order_by_hash(words: Iterable[str], seed: int, purpose: str) -> list[str]:
     """The words in the order of a hash, which is the same on every machine and does not change when
     other words come or go.
     """
@@ -178,7 +178,7 @@ class Split:
         relatives = Relatives({word for entries in data.values() for word in entries})
         gold = select_testable(lists[AMERICAN.tags[0]], data[AMERICAN.tags[0]])
         family, removed = _draw_families(gold, relatives, seed, count)
-        word = set(shuffle_words((w for w in gold if w not in removed), seed, "word")[:count])
+        word = set(order_by_hash((w for w in gold if w not in removed), seed, "word")[:count])
         out = removed | word
         training = {
             tag: {w: p for w, p in entries.items() if w not in out} for tag, entries in data.items()
@@ -218,10 +218,10 @@ def _draw_families(
     """
     held: set[str] = set()
     removed: set[str] = set()
-    for word in shuffle_words(gold, seed, "family"):
+    for word in order_by_hash(gold, seed, "family"):
         if len(held) >= count:
             break
-        members = relatives.families[strip_affixes(word)]
+        members = relatives.families[strip_suffixes(word)]
         near = set().union(*(relatives.find(member) for member in members))
         if word not in held and len(near) <= MAX_RELATIVES:
             held |= {member for member in members if member in gold}
@@ -231,11 +231,11 @@ def _draw_families(
 
 def _with_traces(family: set[str], trained: set[str]) -> set[str]:
     """The words of families whose stem stands in a trained word, or is too short to look for."""
-    stems = {strip_affixes(word) for word in family}
+    stems = {strip_suffixes(word) for word in family}
     traces = {short for short in stems if len(short) < TRACE_AT_END}
     for word in trained:
         traces |= _find_stems(word, stems)
-    return {word for word in family if strip_affixes(word) in traces}
+    return {word for word in family if strip_suffixes(word) in traces}
 
 
 def _find_stems(word: str, stems: set[str]) -> set[str]:

@@ -34,13 +34,13 @@ from kokoro_g2p.heteronyms import (
 )
 from kokoro_g2p.lexicon import BEFORE_PAUSE, DEFAULT, Lexicon
 from kokoro_g2p.part_of_speech import Tagger, find_nth, split_words
-from kokoro_g2p.word_lists import split_set
+from kokoro_g2p.word_lists import parse_set
 
 SENTENCES = Path(__file__).with_name("heteronyms.tsv")
 PENALTY, STEPS = 0.3, 80  # of a weight's square; of L-BFGS
 CLIP = 0.9995  # this share of the weights fits into int8
 # senses of one part of speech, which no other word shares
-ALONE = split_set(
+ALONE = parse_set(
     "axes bases bow bows close content contents invalid lead leads row rows tear tears bass that"
     " that's used read does number"
 )

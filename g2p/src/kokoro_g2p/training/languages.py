@@ -86,7 +86,7 @@ def ask_readings(language: Language, words: Sequence[str]) -> dict[str, str]:
     return {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
 
 
-def get_bare(reading: str) -> str:
+def make_target(reading: str) -> str:
     """A reading's form at the end of a phrase as the network shall answer it, with the sound that
     only a vowel behind it brings out.
     """
@@ -98,7 +98,7 @@ def list_sounds(by_word: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """The sounds of every word that a network can learn: of several letters, a vowel among them,
     with a stress.
     """
-    plain = {word: get_bare(said) for word, said in by_word.items() if said and " " not in said}
+    plain = {word: make_target(said) for word, said in by_word.items() if said and " " not in said}
     return {
         word: tuple(SOUND.findall(said))
         for word, said in plain.items()
@@ -118,7 +118,7 @@ def make_examples(
     alphabet: Alphabet, tag: int, sounds: Mapping[str, tuple[str, ...]], common: frozenset[str]
 ) -> "list[Example]":
     """A language's words, as often as an epoch has them."""
-    from kokoro_g2p.training.loop import Example, is_fitting
+    from kokoro_g2p.training.loop import Example, can_align
 
     made = []
     for word, row in sounds.items():
@@ -126,7 +126,7 @@ def make_examples(
             example = Example(
                 alphabet.encode(word, tag), tuple(alphabet.ids[sound] for sound in row)
             )
-            made += [example] * (is_fitting(example) * (OFTEN if word in common else 1))
+            made += [example] * (can_align(example) * (OFTEN if word in common else 1))
     return made
 
 

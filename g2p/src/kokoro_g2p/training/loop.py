@@ -56,7 +56,7 @@ class Batch(NamedTuple):
     counts: Tensor
 
 
-def is_fitting(example: Example) -> bool:
+def can_align(example: Example) -> bool:
     """Whether CTC can write the sounds into the frames: it needs one frame a sound, and a blank
     between two equal ones.
     """
@@ -81,7 +81,7 @@ def make_examples(
                     f"{word!r} of {name}: {phonemes!r} is outside the model's alphabet"
                 )
             example = Example(encode(word, tag), tuple(alphabet.ids[sound] for sound in cut))
-            examples += [example] * (repeats if is_fitting(example) else 0)
+            examples += [example] * (repeats if can_align(example) else 0)
     return examples
 
 

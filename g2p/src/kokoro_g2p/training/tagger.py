@@ -37,7 +37,7 @@ from kokoro_g2p.part_of_speech import (
     list_tags,
 )
 from kokoro_g2p.training.tagger_sources import PARTS, WORDNET, Silver, WordNetExample, read_examples
-from kokoro_g2p.word_lists import parse_pairs, read, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set, read
 
 Tagged = list[tuple[str, str]]
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "tagger.npz"
@@ -51,7 +51,7 @@ DEEP = 5  # names inside names
 LEAST = -11.0  # log P(word | tag) below which a reading is too rare to stand in a sentence
 SAME = parse_pairs("nnp:nn nnps:nns jjr:jj jjs:jj rbr:rb rbs:rb rp:rb")
 # heteronyms of g2p.heteronyms that misaki's lists lack
-EXTRA = split_set("lead leads resume resumes protest protests aged row")
+EXTRA = parse_set("lead leads resume resumes protest protests aged row")
 HELD_OUT = 20  # one sentence of so many is kept out of training
 # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
 KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3

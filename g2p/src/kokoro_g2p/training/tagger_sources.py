@@ -22,10 +22,10 @@ import numpy as np
 
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.part_of_speech import split_words
-from kokoro_g2p.word_lists import parse_pairs, split_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 POSLEX = Path("/usr/share/festival/dicts")
-CLOSED = split_set("dt in prp md cc to of wdt wp punc")
+CLOSED = parse_set("dt in prp md cc to of wdt wp punc")
 WORDNET = Path("/usr/share/wordnet")
 SHA256 = {
     "wsj.wp39.poslexR": "670916022d176c5f4c3e96cd182dbd938524a6e0283622a53f59e9bc5fa584c0",
@@ -169,7 +169,7 @@ def is_form(word: str, names: set[str], pos: str) -> bool:
 _PARTS = parse_pairs("n:nn_nns_nnp_nnps v:vb_vbp_vbz_vbd_vbn_vbg a:jj_jjr_jjs r:rb_rbr_rbs")
 PARTS = {part: tuple(tags.split()) for part, tags in _PARTS.items()}
 VERBAL = ("vb", "vbp", "vbz", "vbd", "md")
-POSSESSIVES, SUBJECTS = split_set("my your our their its whose"), split_set("i he she we they")
+POSSESSIVES, SUBJECTS = parse_set("my your our their its whose"), parse_set("i he she we they")
 # log P(word | tag) of a reading that only WordNet has; Festival's rarest word has -11.7
 UNSEEN = -12.5
 SEQUENCE_START = ("punc", "punc")
