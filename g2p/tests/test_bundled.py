@@ -29,23 +29,23 @@ def test_the_list_is_that_of_the_files():
         for name, path in zip(NAMES, FILES, strict=True)
         if name != "SHA256SUMS"
     }
-    assert bundled.sums() == hashed, "`make hashes` writes the list"
+    assert bundled.read_hashes() == hashed, "`make hashes` writes the list"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_no_damaged_file_is_read(damage, tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "DATA", tmp_path)
-    bundled.sums()  # of the real list, remembered
+    bundled.read_hashes()  # of the real list, remembered
     for name, path in zip(NAMES, FILES, strict=True):
         copy = tmp_path / name
         copy.parent.mkdir(exist_ok=True)
         copy.write_bytes(path.read_bytes())
-        assert name == "SHA256SUMS" or bundled.content(copy) == path.read_bytes()
+        assert name == "SHA256SUMS" or bundled.read_data(copy) == path.read_bytes()
         copy.write_bytes(DAMAGES[damage](path.read_bytes()))
         with pytest.raises(InputError, match="is damaged or changed"):
-            bundled.content(copy)
+            bundled.read_data(copy)
     with pytest.raises(InputError, match="cannot be read"):
-        bundled.content(tmp_path / "missing")
+        bundled.read_data(tmp_path / "missing")
 
 
 def spoken_with(name, damage, tmp_path):

@@ -10,9 +10,9 @@ import pytest
 
 from kokoro_g2p import G2P
 from kokoro_g2p.alphabet import KNOWN
-from kokoro_g2p.languages.chinese import cardinal, sounds_of, syllable_names
+from kokoro_g2p.languages.chinese import cardinal, list_syllables, read_syllable
 from kokoro_g2p.languages.lattice import Lattice
-from kokoro_g2p.languages.rows import Rows
+from kokoro_g2p.languages.rows import PatternRows
 from kokoro_g2p.training import mandarin_words as builder
 from reader_tests.mandarin import compare_numbers, compare_polyphones, compare_sentences
 
@@ -38,8 +38,10 @@ def test_sentences_polyphones_and_numbers_are_read_as_well_as_before():
 
 
 def test_every_syllable_has_symbols_of_the_vocabulary():
-    assert all(set(sounds_of(name)) <= KNOWN for name in syllable_names())
-    assert [sounds_of(name) for name in ("hang2", "zhi1", "jue2", "er2", "yuan4", "lü4", "-")] == [
+    assert all(set(read_syllable(name)) <= KNOWN for name in list_syllables())
+    assert [
+        read_syllable(name) for name in ("hang2", "zhi1", "jue2", "er2", "yuan4", "lü4", "-")
+    ] == [
         "xa↗ŋ",
         "ꭧɨ→",
         "ʨɥe↗",
@@ -74,12 +76,12 @@ def test_traditional_characters_are_read_as_simplified_words():
 def test_rows_have_slots_contexts_and_verbalizers():
     lines = "# a comment\nslot\tn\t\\d+\na\tx\t{n}b\t{all}!\nb\t\t(?P<a>{n})\t{a:twice}"
     says = {"number": str, "twice": lambda text: 2 * text}
-    rows = Rows.from_text(lines, says, r"\d")
+    rows = PatternRows.from_text(lines, says, r"\d")
     assert rows.read("x1b", 1) == (3, "1b!")
     assert rows.read("y1b", 1) == (2, "11")
     assert rows.read("y1b", 0) is None
     with pytest.raises(KeyError):
-        Rows.from_text("a\t\t(?P<a>x)\t{a:unknown}", says, "x")
+        PatternRows.from_text("a\t\t(?P<a>x)\t{a:unknown}", says, "x")
 
 
 def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(
@@ -101,12 +103,12 @@ def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(
     (tmp_path / "jieba").write_text(lines, encoding="utf-8")
     (tmp_path / "pypinyin").write_text('{"银行行": [["yin2"]], "大大大": []}', encoding="utf-8")
     (tmp_path / "opencc-python-reimplemented").write_text("銀\t银 艮\n㑮\t𫝈\n", encoding="utf-8")
-    monkeypatch.setattr(builder, "data_file", lambda package, name: tmp_path / package)
+    monkeypatch.setattr(builder, "find_data_file", lambda package, name: tmp_path / package)
     built = builder.build(1)
     words = built["words"]
     assert {word for word in words if len(word) > 1} >= {"银行"}
     assert "大大" not in words
     names = [built["names"][ord(one) - builder.FIRST_SYLLABLE] for one in words["银行"][1:]]
     assert names == ["yin2", "hang2"]
-    assert builder.simplified() == {"銀": "银"}
+    assert builder.read_simplified() == {"銀": "银"}
     assert builder.main(["--out", str(tmp_path), "--commonest", "1"]) == 0

@@ -14,10 +14,10 @@ from kokoro_g2p.alphabet import (
     BRITISH,
     dialect_of,
     edit_distance,
-    folded,
-    readable,
+    fold_word,
+    is_pronounceable,
+    is_readable,
     restress,
-    speakable,
     voice_language,
     weight,
 )
@@ -27,8 +27,8 @@ from kokoro_g2p.lexicon import Lexicon
 from kokoro_g2p.morphology import (
     fold,
     is_clitic,
+    list_stems,
     spell,
-    stems,
     with_clitic,
     with_ed,
     with_ing,
@@ -36,13 +36,13 @@ from kokoro_g2p.morphology import (
 )
 from kokoro_g2p.normalizer import normalize
 from kokoro_g2p.number_words import plural
-from kokoro_g2p.reading import Reader, pronounceable
+from kokoro_g2p.reading import Reader, can_guess
 from kokoro_g2p.result import Guess
-from kokoro_g2p.splitting import joined, segments, word_groups
-from kokoro_g2p.training.g2p_words import Relatives, alike, parts, stem
-from kokoro_g2p.training.normalizer_cases import expected_tokens, spoken_tokens
-from kokoro_g2p.word_lists import british
-from kokoro_g2p.word_parts import by_origin, halves, with_accent
+from kokoro_g2p.splitting import cut_sentences, cut_words, join_phonemes
+from kokoro_g2p.training.g2p_words import Relatives, is_alike, list_parts, strip_suffixes
+from kokoro_g2p.training.normalizer_cases import read_expected, read_spoken
+from kokoro_g2p.word_lists import convert_to_british
+from kokoro_g2p.word_parts import read_by_origin, split_halves, with_accent
 from reader_tests import names
 from reader_tests.names import rows
 from test_phonemize import words_of
@@ -136,9 +136,9 @@ def unescaped(text):
 
 
 FUNCTIONS = {
-    "alike": alike,
-    "parts": lambda word, vocabulary: " ".join(sorted(parts(word, set(vocabulary.split())))),
-    "folded": folded,
+    "alike": is_alike,
+    "parts": lambda word, vocabulary: " ".join(sorted(list_parts(word, set(vocabulary.split())))),
+    "folded": fold_word,
     "fold": fold,
     "spell": lambda word: spell(word, lexicon("us").letter_names),
     "cut": lambda sounds: cut(AMERICAN, sounds),
@@ -150,16 +150,16 @@ FUNCTIONS = {
     "find": entry_of,
     "find in gb": lambda word: entry_of(word, "gb"),
     "read": read,
-    "pronounceable": pronounceable,
-    "speakable, readable": lambda word: f"{speakable(word)} {readable(word)}",
-    "british": british,
+    "pronounceable": can_guess,
+    "speakable, readable": lambda word: f"{is_pronounceable(word)} {is_readable(word)}",
+    "british": convert_to_british,
     "with_s": with_s,
     "with_ed": with_ed,
     "with_ing": with_ing,
     "with_clitic": lambda phonemes, clitic: (
         with_clitic(phonemes, clitic, "us") if is_clitic(clitic) else None
     ),
-    "stems": lambda word: " ".join(f"{stem}+{ending}" for ending, stem in stems(word)),
+    "stems": lambda word: " ".join(f"{stem}+{ending}" for ending, stem in list_stems(word)),
     "dropped": lambda text: counted(normalize(text).dropped),
     "kept": words_and_drops,
     "plural": plural,
@@ -171,18 +171,18 @@ FUNCTIONS = {
     "dialect_of": dialect_of,
     "plain": plain,
     "plain gb": lambda text: plain(text, "gb"),
-    "halves": lambda word: " ".join(halves(word, lexicon("us").edited) or ()),
-    "by_origin": by_origin,
+    "halves": lambda word: " ".join(split_halves(word, lexicon("us").is_edited) or ()),
+    "by_origin": read_by_origin,
     "with_accent": with_accent,
     "heard": names.heard,
     "heard alike": names.alike,
-    "segments": lambda text: "|".join(sentence for _, sentence in segments(text)),
+    "segments": lambda text: "|".join(sentence for _, sentence in cut_sentences(text)),
     "word_groups": lambda limit, phonemes: "|".join(
-        joined(group) for group in word_groups(words_of(phonemes), int(limit))
+        join_phonemes(group) for group in cut_words(words_of(phonemes), int(limit))
     ),
     "sense": sense,
     "choose": choose,
-    "stem": stem,
+    "stem": strip_suffixes,
     "relatives": related,
     "edit_distance": edit_distance,
 }
@@ -198,7 +198,7 @@ for language in LANGUAGES:
 def test_functions(function, arguments, answer):
     text, expected = unescaped(arguments), unescaped(answer)
     if function == "normalize":
-        assert spoken_tokens(normalize(text)) == expected_tokens(expected)
+        assert read_spoken(normalize(text)) == read_expected(expected)
     elif function in ("kept", "plain", "segments", "tokens"):
         assert FUNCTIONS[function](text) == expected
     else:

@@ -12,10 +12,10 @@ from kokoro_g2p.bundled import DATA
 from kokoro_g2p.characters import clean
 from kokoro_g2p.grammar import grammar_of
 from kokoro_g2p.grammar.__main__ import main
-from kokoro_g2p.grammar.conflicts import conflicts
+from kokoro_g2p.grammar.conflicts import find_conflicts
 from kokoro_g2p.grammar.load import load
-from kokoro_g2p.grammar.starts import starts_of
-from kokoro_g2p.grammar.table import alternation
+from kokoro_g2p.grammar.starts import find_starts
+from kokoro_g2p.grammar.table import build_alternation
 from reader_tests.typed import rows
 
 FOLDER = Path(__file__).parent / "data"
@@ -66,7 +66,7 @@ def test_every_row_compiles_and_slots_change_no_beginning(dialect):
                 listed[row].add(beginning)
     for row, beginnings in listed.items():
         expanded = grammar.slots.expand(row.columns[1], capture=False)
-        starts = starts_of(expanded, row.open_end)
+        starts = find_starts(expanded, row.open_end)
         assert beginnings == starts.words | starts.characters, row.source
 
 
@@ -87,15 +87,15 @@ def test_the_index_finds_every_row_that_matches():
             place = match.start()
             missed += [
                 (row.source, text, place)
-                for row in every.difference(whole.candidates(text, place))
+                for row in every.difference(whole.list_candidates(text, place))
                 if (row_match := row.pattern.match(text, place))
-                and whole.fits(row, text, place, row_match, None)
+                and whole.is_in_context(row, text, place, row_match, None)
             ]
     assert not missed
 
 
 def test_an_alternation_takes_the_longest_form():
-    assert alternation(["kg", "k", "kgs", "lb."]) == r"k(?:g(?:s)?)?|lb\."
+    assert build_alternation(["kg", "k", "kgs", "lb."]) == r"k(?:g(?:s)?)?|lb\."
 
 
 @pytest.mark.parametrize("dialect", ["us", "gb"])
@@ -105,7 +105,7 @@ def test_no_two_rows_of_equal_weight_read_one_text(dialect, capsys):
 
 
 def test_a_conflict_is_found():
-    report = conflicts(small("a¦¦\\d¦¦digit¦1⏎b¦¦5¦¦five¦1⏎c¦¦6¦¦six¦0"), ["5 and 6"])
+    report = find_conflicts(small("a¦¦\\d¦¦digit¦1⏎b¦¦5¦¦five¦1⏎c¦¦6¦¦six¦0"), ["5 and 6"])
     assert set(report.equal) == {("rows:1", "rows:2")}
     assert set(report.weighed) == {("rows:1", "rows:3")}
 

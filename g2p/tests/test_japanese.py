@@ -13,7 +13,7 @@ import pytest
 
 from kokoro_g2p import G2P
 from kokoro_g2p.alphabet import KNOWN
-from kokoro_g2p.languages.japanese import FORM, FREE, KANA, counted, sounds
+from kokoro_g2p.languages.japanese import FORM, FREE, KANA, read_counted, read_kana
 from kokoro_g2p.languages.lattice import FIRST_KIND, Lattice
 from kokoro_g2p.training import japanese_words as builder
 from reader_tests.japanese import (
@@ -46,10 +46,10 @@ def test_the_cost_of_neighbours_decides_between_readings():
     # kind 1 costs 5 behind kind 1, and kind 2 nothing
     joints = [FREE * 3, f"{FREE}{chr(ord(FREE) + 5)}{FREE}", FREE * 3]
     lattice = Lattice(listed, {}, 9, FORM, FREE, joints, 1)
-    assert lattice.path("上") == [("上", 1, "ウエ")]
-    assert lattice.path("地上") == [("地", 1, "チ"), ("上", 2, "ジョー")]
-    assert lattice.path("地上", {0: (2, 0, 1, "チジョー")}) == [("地上", 1, "チジョー")]
-    assert lattice.path("") == []
+    assert lattice.find_path("上") == [("上", 1, "ウエ")]
+    assert lattice.find_path("地上") == [("地", 1, "チ"), ("上", 2, "ジョー")]
+    assert lattice.find_path("地上", {0: (2, 0, 1, "チジョー")}) == [("地上", 1, "チジョー")]
+    assert lattice.find_path("") == []
     with_user = Lattice(listed, {"地上": "x"}, 9, FORM, FREE, joints, 1)
     assert with_user.cut("地上") == ["地上"]
 
@@ -67,7 +67,7 @@ def test_sentences_kanji_and_numbers_are_read_as_well_as_before():
 
 def test_every_kana_has_symbols_of_the_vocabulary():
     assert all(set(sound) <= KNOWN for sound in KANA.values())
-    assert all(sounds(word) == symbols for word, symbols in pairs_of(SOUNDS))
+    assert all(read_kana(word) == symbols for word, symbols in pairs_of(SOUNDS))
 
 
 COUNTED = """1本 イッポン|3本 サンボン|10分 ジュップン|14日 ジューヨッカ
@@ -87,7 +87,7 @@ def pairs_of(table):
 
 @pytest.mark.parametrize(("written", "kana"), pairs_of(COUNTED))
 def test_what_is_counted(written, kana):
-    assert counted(written) == kana
+    assert read_counted(written) == kana
 
 
 @pytest.mark.parametrize(("written", "kana"), rows_of("readings"))
@@ -140,10 +140,12 @@ def test_the_list_holds_common_words_and_those_that_their_parts_would_not_read(
     head = struct.pack("<10I", *6 * [0], 0, len(tokens), len(texts), 0) + bytes(32)
     (tmp_path / "sys.dic").write_bytes(head + tokens + texts)
     (tmp_path / "matrix.bin").write_bytes(struct.pack("<HH", 4, 4) + bytes(32))
-    monkeypatch.setattr(builder, "data_file", lambda package, name: tmp_path / name.split("/")[-1])
+    monkeypatch.setattr(
+        builder, "find_data_file", lambda package, name: tmp_path / name.split("/")[-1]
+    )
     wordfreq = types.SimpleNamespace(get_frequency_dict=lambda *_: {"本": 0.1})
     monkeypatch.setitem(sys.modules, "wordfreq", wordfreq)
-    monkeypatch.setattr(builder, "classes", lambda costs, weights, parts, count: np.arange(4))
+    monkeypatch.setattr(builder, "find_classes", lambda costs, weights, parts, count: np.arange(4))
     assert builder.main(["--out", str(tmp_path), "--classes", "4"]) == 0
     listed = dict(line.split("\t") for line in packed_lines(tmp_path / "japanese.txt.gz"))
     assert sorted(listed) == sorted(["円", "山", "本", "山本", "ます"])

@@ -16,17 +16,17 @@ from kokoro_g2p.alphabet import dialect_of, voice_language
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.languages import french, italian, portuguese, spanish
 from kokoro_g2p.languages.language import LANGUAGES
-from kokoro_g2p.languages.reader import LanguageReader, tidy
+from kokoro_g2p.languages.reader import LanguageReader, clean_sounds
 from kokoro_g2p.neural import NeuralG2P
 from kokoro_g2p.port.text_tables import languages_for
 from kokoro_g2p.result import Guess
 from kokoro_g2p.training import languages
 from kokoro_g2p.training.languages import (
-    alphabet_of,
-    examples,
-    held_out,
+    build_alphabet,
+    draw_held_out,
+    list_sounds,
     main,
-    sounds_of,
+    make_examples,
     train,
     write_list,
 )
@@ -60,15 +60,15 @@ def test_sentences_as_espeak_says_them(code, least):
 
 def test_words_become_examples_with_their_language_and_what_only_a_vowel_brings_out():
     by_word = {"les": "lˈe/leZ", "ici": "isˈi", "de": "dˈø/də", "b": "bˈe", "un": "ˈœ̃/œ̃N"}
-    sounds = sounds_of(by_word | {"œ": "", "ж": "ʒˈe"})
+    sounds = list_sounds(by_word | {"œ": "", "ж": "ʒˈe"})
     assert sounds["les"] == ("l", "ˈe", "Z")
     assert sounds.keys() == {"les", "ici", "de", "un"}
-    alphabet = alphabet_of([*sounds.values()] * 60)
+    alphabet = build_alphabet([*sounds.values()] * 60)
     assert alphabet.vowels == ("e", "i", "ø", "œ̃")
-    made = examples(alphabet, 2, {"ici": sounds["ici"], "été": ("x",)}, frozenset(["ici"]))
+    made = make_examples(alphabet, 2, {"ici": sounds["ici"], "été": ("x",)}, frozenset(["ici"]))
     assert len(made) == 3
     assert made[0].symbols == (3, *alphabet.encode("ici")[1:])
-    assert held_out(["eau", "a", "thé"], 0) == held_out(["thé", "eau"], 0)
+    assert draw_held_out(["eau", "a", "thé"], 0) == draw_held_out(["thé", "eau"], 0)
 
 
 def test_a_network_is_trained_and_its_list_holds_what_it_reads_otherwise(tmp_path, monkeypatch):
@@ -103,10 +103,10 @@ def test_the_network_is_asked_once_for_what_no_list_has():
     reader = LanguageReader(LANGUAGES["es"], {}, network)
     reader.listed = {"de": "dˈe/de"}
     reader.prepare(["De", "Ola", "ola-ala", "xbz", "amablemente", "b"])
-    pronunciations = [reader.sounds(word) for word in ("de", "ola", "amablemente")]
+    pronunciations = [reader.read_word(word) for word in ("de", "ola", "amablemente")]
     assert pronunciations == ["dˈe/de", "ola", "amablemˈente"]
     assert network.words == ["ala", "amable", "ola"]
-    assert tidy("-aZ-bZ") == "-abZ"
+    assert clean_sounds("-aZ-bZ") == "-abZ"
 
 
 def test_a_bundle_reads_the_languages_of_its_voices():

@@ -10,15 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kokoro_g2p import G2P
-from kokoro_g2p.alphabet import KNOWN, to_kokoro, unknown_symbol
+from kokoro_g2p.alphabet import KNOWN, find_unknown_symbol, to_kokoro
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.heteronyms import Heteronyms
 from kokoro_g2p.lexicon import DEFAULT, SILVER_CONFIDENCE, Found, Lexicon
-from kokoro_g2p.morphology import SUFFIXES, stems
+from kokoro_g2p.morphology import SUFFIXES, list_stems
 from kokoro_g2p.part_of_speech import split_words
 from kokoro_g2p.reading import Reader
 from kokoro_g2p.result import Guess
-from kokoro_g2p.training.heteronym_cases import best_fixed, is_right, ours, read_cases, shuffled
+from kokoro_g2p.training.heteronym_cases import (
+    find_best_fixed,
+    is_right,
+    load_choice,
+    read_cases,
+    shuffle_words,
+)
 from kokoro_g2p.training.heteronym_table import SENTENCES
 from kokoro_g2p.user_lexicon import read_user_lexicon
 from kokoro_g2p.word_lists import (
@@ -26,9 +32,9 @@ from kokoro_g2p.word_lists import (
     OURS,
     BritishList,
     ListFile,
-    extra_senses,
+    parse_set,
     read,
-    word_set,
+    read_extra_senses,
 )
 from reader_tests.names import read_words, wrong
 
@@ -56,8 +62,8 @@ class Counted:
 
 class TestLists:
     def test_a_symbol_that_kokoro_lacks_is_named(self):
-        assert unknown_symbol("həlˈO") is None
-        assert unknown_symbol("həl#O") == "#"
+        assert find_unknown_symbol("həlˈO") is None
+        assert find_unknown_symbol("həl#O") == "#"
 
     @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
     @pytest.mark.parametrize("dialect", ["us", "gb"])
@@ -149,7 +155,11 @@ class TestLists:
         right = total = 0
         for word, phonemes in gold.items():
             parse = next(
-                ((ending, stem) for ending, stem in stems(word) if stem in gold and len(stem) > 2),
+                (
+                    (ending, stem)
+                    for ending, stem in list_stems(word)
+                    if stem in gold and len(stem) > 2
+                ),
                 None,
             )
             if word.isalpha() and parse is not None and parse[0] == suffix:
@@ -165,7 +175,7 @@ class TestLists:
         assert not [
             (word, phonemes)
             for word, phonemes in entries.items()
-            if word != word.lower() or not phonemes or unknown_symbol(phonemes)
+            if word != word.lower() or not phonemes or find_unknown_symbol(phonemes)
         ]
 
     def test_a_damaged_list_is_one_line(self, tmp_path):
@@ -202,7 +212,7 @@ class TestLists:
 # A little under what docs/g2p.md says was measured.
 FLOOR = 0.90
 WORD = re.compile(r"[a-z']+")
-KEYS = sorted(word_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE QUARREL"))
+KEYS = sorted(parse_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE QUARREL"))
 
 
 @cache
@@ -217,7 +227,7 @@ def chooser():
 
 class TestHeteronyms:
     def test_sentences_of_a_writer_who_taught_nothing(self):
-        cases, choice, fixed = sealed(), ours(), best_fixed(sealed())
+        cases, choice, fixed = sealed(), load_choice(), find_best_fixed(sealed())
         share = sum(is_right(case, choice(case)) for case in cases) / len(cases)
         assert share >= FLOOR
         assert share >= sum(is_right(case, fixed(case)) for case in cases) / len(cases) + 0.15, (
@@ -225,7 +235,7 @@ class TestHeteronyms:
         )
 
     def test_without_its_context_it_falls(self):
-        cases, choice = sealed(), shuffled(ours(), seed=0)
+        cases, choice = sealed(), shuffle_words(load_choice(), seed=0)
         assert sum(is_right(case, choice(case)) for case in cases) / len(cases) < 0.80
 
     def test_nothing_near_a_judged_sentence_taught_the_table(self):
@@ -281,16 +291,16 @@ class TestHeteronyms:
     @pytest.mark.parametrize("dialect", ["us", "gb"])
     def test_our_own_senses_are_in_the_lexicon_and_in_kokoros_symbols(self, dialect):
         lexicon = Lexicon.load(dialect)
-        for word, senses in extra_senses(dialect).items():
+        for word, senses in read_extra_senses(dialect).items():
             entry = lexicon.find(word)
             for key, sound in senses.items():
-                assert unknown_symbol(sound) is None
+                assert find_unknown_symbol(sound) is None
                 assert entry.senses[key] == sound.replace("ɾ", "T")
                 if key != DEFAULT:
                     assert sound != entry.senses[DEFAULT]
 
     def test_british_entries_take_the_same_keys(self):
-        lexicon, choice, right, cases = Lexicon.load("gb"), ours(), 0, sealed()
+        lexicon, choice, right, cases = Lexicon.load("gb"), load_choice(), 0, sealed()
         for case in cases:
             entry = lexicon.find(case.words[case.at])
             senses = (entry and entry.senses) or {DEFAULT: ""}

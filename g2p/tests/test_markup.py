@@ -9,7 +9,7 @@ import pytest
 
 from kokoro_g2p import G2P
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.phonemizer import loaded
+from kokoro_g2p.phonemizer import load_reader
 from kokoro_g2p.ssml import MARKUP, check_languages, voices_in
 from reader_tests.lines import pieces_of
 from reader_tests.names import rows
@@ -88,7 +88,7 @@ def test_what_another_voice_says_is_read_in_its_language():
 def test_what_is_of_another_language_is_read_by_its_reader(dialect, text, pieces):
     result = G2P.load(dialect).phonemize(text)
     read = [piece.partition(":")[::2] for piece in pieces.split(" ¦ ")]
-    phonemes = [loaded(language, None).phonemize(piece).phonemes for language, piece in read]
+    phonemes = [load_reader(language, None).phonemize(piece).phonemes for language, piece in read]
     assert result.phonemes == " ".join(phonemes)
     assert all(text[word.start : word.end] == word.text for word in result.words)
     assert [text[start:end] for start, end, why in result.drops if why == "emoji"] == [

@@ -20,19 +20,19 @@ from kokoro_g2p.alphabet import (
     SECONDARY,
     SOUNDS,
     encode,
-    speakable,
+    is_pronounceable,
 )
 from kokoro_g2p.ctc import (
-    best_stressed_path,
-    calibrated,
-    collapsed,
-    decoded_batch,
-    legal,
+    calibrate_guesses,
+    collapse_path,
+    decode_batch,
+    find_stressed_path,
+    is_legal,
     log_likelihoods,
 )
 from kokoro_g2p.network import LetterToSound
 from kokoro_g2p.neural import WEIGHTS, Config, NeuralG2P, read_manifest
-from kokoro_g2p.training.error_rates import error_rates
+from kokoro_g2p.training.error_rates import compute_error_rates
 from reader_tests.names import rows
 
 TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
@@ -69,7 +69,7 @@ def test_any_text_gets_an_answer_a_word_and_each_is_legal(tiny, words):
     guesses = NeuralG2P(tiny.run).predict(words)
     assert len(guesses) == len(words)
     for word, guess in zip(words, guesses, strict=True):
-        if not speakable(word):
+        if not is_pronounceable(word):
             assert (guess.phonemes, guess.confidence) == ("", 0.0)
         if guess.phonemes:
             assert AMERICAN.cut(guess.phonemes) is not None
@@ -97,7 +97,7 @@ def _random_chances(generator, frames):
 @pytest.mark.parametrize("seed", range(12))
 def test_the_stressed_path_is_the_best_of_all_legal_ones(seed):
     chances = _random_chances(np.random.default_rng(seed), frames=5)
-    stressed_path = best_stressed_path(chances)
+    stressed_path = find_stressed_path(chances)
     primary = [
         path for path in map(np.array, itertools.product(USED, repeat=5)) if _primaries(path) == 1
     ]
@@ -107,7 +107,7 @@ def test_the_stressed_path_is_the_best_of_all_legal_ones(seed):
 
 
 def _primaries(path):
-    return sum(SOUNDS[sound].startswith(PRIMARY) for sound in collapsed(path))
+    return sum(SOUNDS[sound].startswith(PRIMARY) for sound in collapse_path(path))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,7 +118,7 @@ def test_likelihoods_are_sums_over_paths(seed):
         paths = (
             path
             for path in map(np.array, itertools.product(USED, repeat=5))
-            if collapsed(path) == answer
+            if collapse_path(path) == answer
         )
         expected.append(np.logaddexp.reduce([chances[range(5), path].sum() for path in paths]))
     assert log_likelihoods(np.stack([chances] * 3), answers) == pytest.approx(np.array(expected))
@@ -131,16 +131,16 @@ def test_two_stresses_or_none_are_repaired_and_no_vowel_needs_none():
             scores[0, frame, AMERICAN.ids[sound]] = 4.0
         return scores
 
-    assert decoded_batch(logits("ˈæ", "k", "ˈO", ""), [2])[0].phonemes.count(PRIMARY) == 1
-    assert decoded_batch(logits("ə", "k", "ˌO", ""), [2])[0].phonemes.count(PRIMARY) == 1
-    assert decoded_batch(logits("s", "", "t", ""), [2])[0].phonemes == "st"
+    assert decode_batch(logits("ˈæ", "k", "ˈO", ""), [2])[0].phonemes.count(PRIMARY) == 1
+    assert decode_batch(logits("ə", "k", "ˌO", ""), [2])[0].phonemes.count(PRIMARY) == 1
+    assert decode_batch(logits("s", "", "t", ""), [2])[0].phonemes == "st"
     assert (
-        decoded_batch(logits("ˌæ", "t", "ˈO", ""), [2])[0].phonemes
+        decode_batch(logits("ˌæ", "t", "ˈO", ""), [2])[0].phonemes
         == SECONDARY + "æt" + PRIMARY + "O"
     )
-    assert not legal(())
-    assert not legal((AMERICAN.ids["ə"],))
-    assert legal((AMERICAN.ids["k"],))
+    assert not is_legal(())
+    assert not is_legal((AMERICAN.ids["ə"],))
+    assert is_legal((AMERICAN.ids["k"],))
 
 
 LARGEST_BYTES = 4_000_000
@@ -160,7 +160,7 @@ def words_of(kind):
 def test_held_out_words(reader, kind, per, wer):
     words = words_of(kind)
     assert len(words) == 150
-    rates = error_rates(
+    rates = compute_error_rates(
         [guess.phonemes for guess in reader.predict(list(words))], list(words.values())
     )
     assert rates.per <= per, rates
@@ -190,5 +190,5 @@ def test_the_weights_are_small_and_say_where_they_came_from():
 def test_the_american_network_shows_the_fitted_confidence(reader):
     uncalibrated, word = NeuralG2P(run=reader.run), ["blorfkin"]
     assert reader.confidence != (1.0, 0.0)
-    assert reader.predict(word) == calibrated(uncalibrated.predict(word), *reader.confidence)
+    assert reader.predict(word) == calibrate_guesses(uncalibrated.predict(word), *reader.confidence)
     assert reader.predict(word) != uncalibrated.predict(word)

@@ -17,8 +17,8 @@ from kokoro_g2p.languages.language import LANGUAGES
 from kokoro_g2p.normalizer import normalize
 from kokoro_g2p.number_words import cardinal, ordinal, year
 from kokoro_g2p.result import PUNCTUATION
-from kokoro_g2p.training.normalizer_cases import expected_tokens, read_cases, spoken_tokens
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.training.normalizer_cases import read_cases, read_expected, read_spoken
+from kokoro_g2p.word_lists import parse_pairs
 from reader_tests import plain
 from reader_tests.lines import mixed, problems, reader
 from reader_tests.names import rows
@@ -59,18 +59,18 @@ def by_category():
 
 @pytest.mark.parametrize(("category", "cases"), by_category().items())
 def test_written_cases(category, cases):
-    readings = [spoken_tokens(normalize(case.text, dialect=case.dialect)) for case in cases]
+    readings = [read_spoken(normalize(case.text, dialect=case.dialect)) for case in cases]
     assert not [
         (case.text, tokens)
         for case, tokens in zip(cases, readings, strict=True)
-        if tokens != expected_tokens(case.spoken)
+        if tokens != read_expected(case.spoken)
     ], category
 
 
 def test_enough_cases_and_a_comparison_that_can_fail():
     assert len(CASES) >= 400
     assert sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)
-    assert spoken_tokens(normalize("in 1999")) != expected_tokens("in nineteen ninety eight")
+    assert read_spoken(normalize("in 1999")) != read_expected("in nineteen ninety eight")
 
 
 @given(st.integers(0, 10**18))
@@ -210,7 +210,7 @@ def test_hostile_text_takes_a_few_times_as_long_as_prose(piece):
 # Of 150, 60, 60, 40, 60, then 150, 60, 60 and 150, 60, 60: floors at what the grammar reads. The
 # handlers before it were mended against all but the sealed ones, of which they read 138, 56 and 57
 # at first sight.
-LIMITS = pairs(
+LIMITS = parse_pairs(
     "message:127 identifier:58 date:52 date_newest:36 message_newest:53 spanish:23 "
     "italian:24 name:199 message_unseen:126 identifier_unseen:55 date_unseen:55 "
     "fragment_unseen:55 name_unseen:190 messages_sealed:137 identifiers_sealed:54 "
@@ -218,7 +218,7 @@ LIMITS = pairs(
 )
 
 
-JUDGED = pairs(
+JUDGED = parse_pairs(
     ":5b000d804ebec28c308b5d4ba1d7814be80954e9c931e9cdcc0554bd4d898bc9"
     " last:14b705b961f7b1793779e90109680f297715b98351270ee2c2617494e2e6f682"
     " unseen:2cd7e03dee97cb60eaa61db067cbbb8dc4b546e122436c3766bf103daf32c7b8"

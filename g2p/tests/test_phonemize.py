@@ -21,7 +21,14 @@ from kokoro_g2p.lexicon import Lexicon
 from kokoro_g2p.normalizer import normalize
 from kokoro_g2p.phonemizer import LateHeteronyms
 from kokoro_g2p.result import PUNCTUATION, Guess, Normalized, Result, Word, timed
-from kokoro_g2p.splitting import MAX_SEGMENT, chunks, joined, segments, sentence_ends, word_groups
+from kokoro_g2p.splitting import (
+    MAX_SEGMENT,
+    cut_result,
+    cut_sentences,
+    cut_words,
+    find_sentence_ends,
+    join_phonemes,
+)
 from reader_tests.lines import lines, pieces_of, problems
 from reader_tests.names import rows
 
@@ -50,7 +57,7 @@ def sources(result):
 def test_sentences(text, phonemes):
     result = plain().phonemize(text)
     assert result.phonemes == phonemes
-    assert joined(result.words) == phonemes
+    assert join_phonemes(result.words) == phonemes
     assert not result.dropped
 
 
@@ -258,12 +265,12 @@ def test_a_lexicon_keeps_mixed_case_whole():
 
 
 def split(text):
-    return [sentence for _, sentence in segments(text)]
+    return [sentence for _, sentence in cut_sentences(text)]
 
 
 def test_sentence_ends_are_offsets():
     text = "Dr. Smith left. He is back."
-    assert [text[:end] for end in sentence_ends(text)] == ["Dr. Smith left."]
+    assert [text[:end] for end in find_sentence_ends(text)] == ["Dr. Smith left."]
 
 
 @pytest.mark.parametrize(
@@ -333,12 +340,12 @@ def words_of(phonemes):
 
 
 def cut(phonemes, limit):
-    return [joined(group) for group in word_groups(words_of(phonemes), limit)]
+    return [join_phonemes(group) for group in cut_words(words_of(phonemes), limit)]
 
 
 def test_a_limit_that_holds_no_word():
     with pytest.raises(InputError, match="at least 16"):
-        list(word_groups((), 15))
+        list(cut_words((), 15))
 
 
 @given(
@@ -359,11 +366,11 @@ def test_nothing_is_lost_and_nothing_is_too_long(items, limit, generator):
 
 def test_chunks_of_a_result():
     words, text = words_of("aaa bbb. ccc ddd eee fff"), "aaa bbb. ccc ddd eee fff"
-    result = Result(text, joined(words), words, {"emoji": 1})
-    parts = list(chunks(result, 16))
+    result = Result(text, join_phonemes(words), words, {"emoji": 1})
+    parts = list(cut_result(result, 16))
     assert [part.text for part in parts] == ["aaa bbb.", "ccc ddd eee fff"]
     assert [dict(part.dropped) for part in parts] == [{"emoji": 1}, {}]
-    assert list(chunks(result))[0].words == words
+    assert list(cut_result(result))[0].words == words
 
 
 def spoken(capsys, *arguments):

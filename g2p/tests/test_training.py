@@ -20,53 +20,55 @@ from kokoro_g2p.alphabet import (
     SOUNDS,
     TAGS,
     encode,
-    folded,
+    fold_word,
 )
 from kokoro_g2p.commands import EXIT_BAD_INPUT
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.network import LetterToSound
-from kokoro_g2p.neural import WEIGHTS_OF, Config, NeuralG2P, load_arrays, numpy_run
+from kokoro_g2p.neural import WEIGHTS_OF, Config, NeuralG2P, load_arrays, make_network
 from kokoro_g2p.part_of_speech import (
     PATH,
     Classes,
     Tagger,
-    guess,
-    keys,
-    names,
-    nth,
-    possible,
+    find_nth,
+    hash_features,
+    infer_class,
+    list_tags,
+    name_features,
     split_words,
 )
 from kokoro_g2p.part_of_speech import TAGS as PARTS
-from kokoro_g2p.training.error_rates import error_rates
+from kokoro_g2p.training.error_rates import compute_error_rates
 from kokoro_g2p.training.g2p_network import main
-from kokoro_g2p.training.g2p_words import Relatives, Split, pronunciations, stem
+from kokoro_g2p.training.g2p_words import Relatives, Split, read_pronunciations, strip_suffixes
 from kokoro_g2p.training.loop import (
     Example,
-    Plan,
     Trainer,
-    batches,
-    collated,
-    ctc,
-    examples_of,
-    fits,
+    TrainingPlan,
+    can_align,
+    collect_batch,
+    compute_ctc,
+    draw_batches,
+    make_examples,
 )
 from kokoro_g2p.training.misaki_lists import pack, to_json
-from kokoro_g2p.training.tagger import Items, Recipe, classify_readings, train
+from kokoro_g2p.training.tagger import Items, TaggerRecipe, classify_readings, train
 from kokoro_g2p.training.tagger import main as train_tagger
-from kokoro_g2p.training.tagger_sources import Silver, TagModel, forms
-from kokoro_g2p.word_lists import MISAKI_SHA256, pairs, read
+from kokoro_g2p.training.tagger_sources import Silver, TagModel, list_lemmas
+from kokoro_g2p.word_lists import MISAKI_SHA256, parse_pairs, read
 
 TINY = Config(width=32, heads=2, inner=48, blocks=2, answers=(1,), dropout=0.0)
 WORDS = {
     "us_gold": {"kokoro": "kəkˈɔɹO", "banana": "bənˈænə", "butter": "bˈʌTəɹ", "axe": "ˈæks"},
     "us_silver": {"tomatoes": "təmˈATOz"},
 }
-PLAN = Plan(steps=90, seed=3, rate=1e-2, matrix_rate=1e-2, warmup_steps=5, symbols=32, average=0.8)
+PLAN = TrainingPlan(
+    steps=90, seed=3, rate=1e-2, matrix_rate=1e-2, warmup_steps=5, symbols=32, average=0.8
+)
 
 
 def trained(plan, state):
-    trainer = Trainer(plan, examples_of(WORDS), TINY)
+    trainer = Trainer(plan, make_examples(WORDS), TINY)
     assert trainer.run(state, report=lambda entry: None)
     return trainer
 
@@ -80,10 +82,13 @@ class TestNetwork:
         assert trainer.log[-1]["step"] == PLAN.steps
 
     def test_a_resumed_run_is_an_unbroken_one(self, tmp_path):
-        plan = Plan(steps=12, seed=1, symbols=32)
-        whole, first = trained(plan, tmp_path / "whole.pt"), Trainer(plan, examples_of(WORDS), TINY)
+        plan = TrainingPlan(steps=12, seed=1, symbols=32)
+        whole, first = (
+            trained(plan, tmp_path / "whole.pt"),
+            Trainer(plan, make_examples(WORDS), TINY),
+        )
         assert first.run(tmp_path / "part.pt", report=lambda entry: None, until=5)
-        second = Trainer(plan, examples_of(WORDS), TINY)
+        second = Trainer(plan, make_examples(WORDS), TINY)
         second.resume(tmp_path / "part.pt")
         assert second.step == 5
         second.run(tmp_path / "part.pt", report=lambda entry: None)
@@ -91,47 +96,53 @@ class TestNetwork:
             assert torch.equal(one, other)
 
     def test_another_seed_is_another_run(self, tmp_path):
-        first = Trainer(Plan(steps=3, seed=1), examples_of(WORDS), TINY)
+        first = Trainer(TrainingPlan(steps=3, seed=1), make_examples(WORDS), TINY)
         first.save(tmp_path / "state.pt")
         with pytest.raises(InputError, match="--seed 1, not 2"):
-            Trainer(Plan(steps=3, seed=2), examples_of(WORDS), TINY).resume(tmp_path / "state.pt")
+            Trainer(TrainingPlan(steps=3, seed=2), make_examples(WORDS), TINY).resume(
+                tmp_path / "state.pt"
+            )
         pytest.raises(InputError, first.resume, tmp_path / "nowhere.pt").match("no such file")
 
     def test_examples_are_counted_and_too_short_words_left_out(self):
-        examples = examples_of(WORDS)
+        examples = make_examples(WORDS)
         assert len(examples) == 2 * len(WORDS["us_gold"]) + len(WORDS["us_silver"])
         rows = [
             tuple(row[row != PADDING].tolist())
-            for batch in batches(examples, 0, 0, 20)
+            for batch in draw_batches(examples, 0, 0, 20)
             for row in batch.symbols
         ]
         assert sorted(rows) == sorted(example.symbols for example in examples)
         orders = [
-            [batch.symbols.tolist() for batch in batches(examples, seed, epoch, 20)]
+            [batch.symbols.tolist() for batch in draw_batches(examples, seed, epoch, 20)]
             for seed, epoch in ((0, 0), (0, 0), (0, 1))
         ]
         assert orders[0] == orders[1] != orders[2]
-        assert fits(Example((1, 6), (3, 4, 3, 4)))
-        assert not fits(Example((1, 6), (3, 4, 4, 4)))  # a blank is needed between two equal ones
-        assert not fits(Example((1, 6), (3, 4, 3, 4, 3)))
-        assert examples_of({"us_gold": {"w": "dˈʌbᵊljudˈʌbᵊlju"}, "us_silver": {}}) == []
-        pytest.raises(ValueError, examples_of, {"us_gold": {"a": "?"}, "us_silver": {}}).match(
+        assert can_align(Example((1, 6), (3, 4, 3, 4)))
+        assert not can_align(
+            Example((1, 6), (3, 4, 4, 4))
+        )  # a blank is needed between two equal ones
+        assert not can_align(Example((1, 6), (3, 4, 3, 4, 3)))
+        assert make_examples({"us_gold": {"w": "dˈʌbᵊljudˈʌbᵊlju"}, "us_silver": {}}) == []
+        pytest.raises(ValueError, make_examples, {"us_gold": {"a": "?"}, "us_silver": {}}).match(
             "outside the model's alphabet"
         )
 
     def test_the_loss_sees_no_padding_and_error_rates_count_edits(self):
-        batch = collated([Example(encode("cat"), (3, 4, 5)), Example(encode("tomato"), (5, 4, 3))])
+        batch = collect_batch(
+            [Example(encode("cat"), (3, 4, 5)), Example(encode("tomato"), (5, 4, 3))]
+        )
         logits = torch.randn(2, 7, 2 * len(SOUNDS), generator=torch.Generator().manual_seed(0))
         other = logits.clone()
         other[0, 4:] = 9.0
-        assert float(ctc(logits, batch)) == pytest.approx(float(ctc(other, batch)))
+        assert float(compute_ctc(logits, batch)) == pytest.approx(float(compute_ctc(other, batch)))
         other[0, 1] = 9.0
-        assert float(ctc(logits, batch)) != pytest.approx(float(ctc(other, batch)))
-        rates = error_rates(["kˈæt", "dɔɡ"], ["kˈæt", "dˈɔɡ"])
+        assert float(compute_ctc(logits, batch)) != pytest.approx(float(compute_ctc(other, batch)))
+        rates = compute_error_rates(["kˈæt", "dɔɡ"], ["kˈæt", "dˈɔɡ"])
         assert (rates.per, rates.wer, rates.words, rates.stressed_wer) == (0, 0, 2, 50)
         assert rates.stressed_per == pytest.approx(100 / 8)
-        assert error_rates([""], ["ab"]).per == 100
-        pytest.raises(ValueError, error_rates, [], []).match("the same number")
+        assert compute_error_rates([""], ["ab"]).per == 100
+        pytest.raises(ValueError, compute_error_rates, [], []).match("the same number")
 
     @pytest.mark.parametrize(
         ("flags", "message"),
@@ -157,13 +168,15 @@ ABSENT = (
 @pytest.mark.parametrize("dialect", ALPHABETS)
 def test_logits_agree_with_pytorchs_and_padding_changes_nothing(dialect):
     arrays, config = load_arrays(WEIGHTS_OF[dialect])
-    run, reference = numpy_run(arrays, config), LetterToSound.load(WEIGHTS_OF[dialect]).run
+    run, reference = make_network(arrays, config), LetterToSound.load(WEIGHTS_OF[dialect]).run
     ids = np.random.default_rng(0).integers(1, 30, size=(5, 9)).astype(np.int32)
     ids[2, 6:] = PADDING
     assert np.abs(run(ids) - reference(ids))[ids != PADDING].max() < 1e-3
     assert np.abs(run(ids)[2, :6] - run(ids[2:3, :6])[0]).max() < 1e-4
     with pytest.raises(KeyError):
-        numpy_run({name: array for name, array in arrays.items() if name != "answer.bias"}, config)
+        make_network(
+            {name: array for name, array in arrays.items() if name != "answer.bias"}, config
+        )
 
 
 @pytest.mark.parametrize(("word", "dialect"), [("blorfkin", "us"), ("blorfkin", "gb")])
@@ -184,7 +197,11 @@ EVERY, COUNT = 24, 80
 # every twelfth stem of both lists with all its words, so that families stay whole
 def lists():
     return {
-        tag: {w: e for w, e in read(tag).items() if sum(map(ord, stem(folded(w)))) % EVERY == 0}
+        tag: {
+            w: e
+            for w, e in read(tag).items()
+            if sum(map(ord, strip_suffixes(fold_word(w)))) % EVERY == 0
+        }
         for tag in TAGS
     }
 
@@ -230,7 +247,11 @@ def test_acronyms_and_foreign_symbols_are_left_out_and_lower_case_wins():
         "none": {"DEFAULT": None},
         "butter": "bˈʌɾəɹ",
     }
-    assert pronunciations(entries) == {"polish": "pˈɑlɪʃ", "record": "ɹˈɛkəɹd", "butter": "bˈʌTəɹ"}
+    assert read_pronunciations(entries) == {
+        "polish": "pˈɑlɪʃ",
+        "record": "ɹˈɛkəɹd",
+        "butter": "bˈʌTəɹ",
+    }
 
 
 @pytest.mark.parametrize("name", MISAKI_SHA256)
@@ -257,11 +278,14 @@ def tagger():
 class TestTagger:
     def test_the_bundled_file_is_small_and_gives_probabilities(self, tagger):
         assert PATH.stat().st_size < 400_000
-        shares = tagger.probabilities(split_words("They record a song ."), 1)
+        shares = tagger.compute_probabilities(split_words("They record a song ."), 1)
         assert math.isclose(sum(shares.values()), 1.0)
         assert max(shares, key=lambda tag: shares[tag]) == "vbp"
-        assert tagger.tag(split_words("The record is old ."), 1) == "nn"
-        assert tagger.tag(split_words("The record is old ."), 1, ("vb", "jj")) in ("vb", "jj")
+        assert tagger.choose_tag(split_words("The record is old ."), 1) == "nn"
+        assert tagger.choose_tag(split_words("The record is old ."), 1, ("vb", "jj")) in (
+            "vb",
+            "jj",
+        )
 
     def test_saved_and_read_again(self, tagger, tmp_path):
         tagger.save(tmp_path / "again.npz")
@@ -285,24 +309,32 @@ class TestTagger:
     @settings(deadline=None, max_examples=100)
     def test_any_words_have_features_and_tags(self, words, data):
         at = data.draw(st.integers(0, len(words) - 1))
-        assert len(keys(words, at, guess)) == len(names(words, at, guess)) <= 40
-        assert set(possible(words[at])) <= set(PARTS)
+        assert (
+            len(hash_features(words, at, infer_class))
+            == len(name_features(words, at, infer_class))
+            <= 40
+        )
+        assert set(list_tags(words[at])) <= set(PARTS)
 
     def test_the_word_itself_is_seen_only_when_asked(self):
         one, other = (
             split_words("the old record was broken"),
             split_words("the old estimate was broken"),
         )
-        assert [name for name in names(one, 2, guess) if name[0] not in "BC"] == [
-            name for name in names(other, 2, guess) if name[0] not in "BC"
+        assert [name for name in name_features(one, 2, infer_class) if name[0] not in "BC"] == [
+            name for name in name_features(other, 2, infer_class) if name[0] not in "BC"
         ]
-        assert set(names(one, 2, guess, is_heteronym=True)) - set(names(one, 2, guess)) == {
-            name for name in names(one, 2, guess, is_heteronym=True) if name[0] in "DEFGHI"
+        assert set(name_features(one, 2, infer_class, is_heteronym=True)) - set(
+            name_features(one, 2, infer_class)
+        ) == {
+            name
+            for name in name_features(one, 2, infer_class, is_heteronym=True)
+            if name[0] in "DEFGHI"
         }
 
     def test_classes(self):
         classes = Classes({"record": "nv"})
-        by_word = pairs(
+        by_word = parse_pairs(
             "record:nv Record:nv quickly:r walked:ed they:P my:S 7:0 ,:, Zork:n don't:M"
         )
         assert {word: classes(word) for word in by_word} == by_word
@@ -331,16 +363,16 @@ def silver():  # two tags that follow one another, and a word that may be either
 
 
 def test_viterbi_and_its_constraint():
-    assert silver().tags(("fish", "fish", "fish"), {}) == ["nn", "vbp", "nn"]
-    assert silver().tags(("dogs", "fish"), {1: ("nn",)}) == ["nn", "nn"]
-    assert silver().tags(("they", "fish"), {})[1] == "vbp", "no noun after they"
-    assert silver().tags(("my", "fish"), {})[1] == "nn", "no verb after my"
-    assert "make" in [form for form, _ in forms("making")]
+    assert silver().find_tags(("fish", "fish", "fish"), {}) == ["nn", "vbp", "nn"]
+    assert silver().find_tags(("dogs", "fish"), {1: ("nn",)}) == ["nn", "nn"]
+    assert silver().find_tags(("they", "fish"), {})[1] == "vbp", "no noun after they"
+    assert silver().find_tags(("my", "fish"), {})[1] == "nn", "no verb after my"
+    assert "make" in [form for form, _ in list_lemmas("making")]
 
 
 def toy_items():
     sentences = [(("the", "x"), "nn"), (("to", "x"), "vb")] * 60
-    features = [keys(words, 1, guess) for words, _ in sentences]
+    features = [hash_features(words, 1, infer_class) for words, _ in sentences]
     return Items(
         features=np.array([key for item in features for key in item], np.uint32),
         lengths=np.array([len(item) for item in features]),
@@ -354,12 +386,12 @@ def toy_items():
 
 
 def test_training_learns_and_the_seed_decides(tmp_path):
-    recipe = Recipe(features=50, batch=16, epochs=(2, 4))
+    recipe = TaggerRecipe(features=50, batch=16, epochs=(2, 4))
     first, figures = train(toy_items(), recipe)
     assert figures["known"] == 1.0
     assert (
-        first.tag(("the", "y"), 1, ("nn", "vb")),
-        first.tag(("to", "y"), 1, ("nn", "vb")),
+        first.choose_tag(("the", "y"), 1, ("nn", "vb")),
+        first.choose_tag(("to", "y"), 1, ("nn", "vb")),
     ) == ("nn", "vb")
     again, _ = train(toy_items(), recipe)
     first.save(tmp_path / "first.npz")
@@ -375,5 +407,5 @@ def test_bad_arguments_end_with_2(capsys):
 def test_words_of_a_text():
     words = split_words("They live, don't they? We live.")
     assert words == ("They", "live", ",", "don't", "they", "?", "We", "live", ".")
-    assert nth(words, "live", 1) == 7
-    pytest.raises(ValueError, nth, words, "live", 2).match("live")
+    assert find_nth(words, "live", 1) == 7
+    pytest.raises(ValueError, find_nth, words, "live", 2).match("live")

@@ -36,7 +36,7 @@ from kokoro_ane.vocoder.packing import cut_excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from kokoro_g2p.alphabet import encode
-from kokoro_g2p.network import LetterToSound, quantized, save_weights
+from kokoro_g2p.network import LetterToSound, quantize_rows, save_weights
 from kokoro_g2p.neural import NeuralG2P
 from mlprogram import MLModel, Program
 from mlprogram.examine.describe import read_notes
@@ -298,11 +298,11 @@ class TestG2P:
     def test_quantized_rows_reach_127_and_come_back_to_the_same_grid(self):
         matrix = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
         matrix[3] = 0
-        values, scale = quantized(matrix)
+        values, scale = quantize_rows(matrix)
         assert values.dtype == np.int8
         assert np.abs(values).max(axis=1).tolist() == [127, 127, 127, 0, 127, 127]
         assert np.abs(values * scale - matrix).max() <= scale.max() / 2 * 1.001
-        again, _ = quantized(values * scale)
+        again, _ = quantize_rows(values * scale)
         assert np.array_equal(again, values)
 
 

@@ -27,9 +27,9 @@ from kokoro_g2p.neural import load_arrays
 from kokoro_g2p.part_of_speech import Tagger
 from kokoro_g2p.phonemizer import phonemize
 from kokoro_g2p.port.rule_program import write_rules
-from kokoro_g2p.port.text_tables import G2P, TEXT_BYTES, rule_roots, word_rows
-from kokoro_g2p.port.word_table import packed_words, rows_of
-from kokoro_g2p.splitting import segments
+from kokoro_g2p.port.text_tables import G2P, TEXT_BYTES, list_rule_roots, list_word_rows
+from kokoro_g2p.port.word_table import pack_words, read_rows
+from kokoro_g2p.splitting import cut_sentences
 from kokoro_g2p.user_lexicon import read_user_lexicon
 from mlprogram.examine.rules import CONFIDENCES
 from tests.commands import ROOT, parsed, printed, ran, refused, table
@@ -174,14 +174,14 @@ def test_the_words_are_in_a_bundle_once(bundled, tmp_path):
     names = [Path(entry["file"]).name for entry in read]
     written = sum((tmp_path / "text" / name).stat().st_size for name in names)
     assert written == pytest.approx(TEXT_BYTES["us"], rel=0.01)
-    words = dict(rows_of((bundled / "text" / "us.words").read_bytes()))
+    words = dict(read_rows((bundled / "text" / "us.words").read_bytes()))
     # what the lexicon builds just so from the rest is left out
     whole = Lexicon.load("us")
-    assert len(whole.derived()) > 20_000
+    assert len(whole.find_derived()) > 20_000
     listed = {word for word, row in words.items() if not row.startswith("t=")}
-    assert listed == whole.words - whole.derived()
+    assert listed == whole.words - whole.find_derived()
     assert words["lead"].startswith("g:DEFAULT=lˈid")
-    assert list(words.items()) == word_rows("us")
+    assert list(words.items()) == list_word_rows("us")
     classes = {word: row.split("t=")[1] for word, row in words.items() if "t=" in row}
     assert classes == Tagger.load().classes.stored
 
@@ -195,15 +195,15 @@ def test_words_that_are_alike_long_or_strange_come_back():
         for place in range(500)
     ]
     rows = sorted([*rows, ("zzz", "t="), ("é", "o=ʤ"), ("\U0001f600", "c=eee")])
-    content = packed_words(rows)
-    assert list(rows_of(content)) == rows
+    content = pack_words(rows)
+    assert list(read_rows(content)) == rows
     assert len(content) < sum(len("".join(row).encode()) for row in rows) / 2
     changed = bytearray(content)
     changed[-3] ^= 1
-    assert list(rows_of(bytes(changed))) != rows
+    assert list(read_rows(bytes(changed))) != rows
     changed[4] = 1
     with refused("words of format 1, not 2: bundle again"):
-        list(rows_of(bytes(changed)))
+        list(read_rows(bytes(changed)))
 
 
 def test_a_voice_is_stored_by_the_directions_in_which_its_rows_differ():
@@ -261,7 +261,7 @@ def test_the_raw_tables_hold_the_network_and_the_tagger(bundled):
 @pytest.mark.parametrize("language", ["us", "gb", "es", "it", "fr", "pt", "zh", "hi", "ja"])
 def test_a_port_can_run_the_rules(language, tmp_path):
     """Python that has no form there is noticed here, not when an app's bundle is written."""
-    write_rules(tmp_path / "rules", *rule_roots(G2P.load(language)))
+    write_rules(tmp_path / "rules", *list_rule_roots(G2P.load(language)))
     content = (tmp_path / "rules").read_bytes()
     assert len(content) > 60_000
     # how an index is made stays here: a port has the index
@@ -271,7 +271,7 @@ def test_a_port_can_run_the_rules(language, tmp_path):
 def test_rules_that_a_port_cannot_run_are_named(tmp_path):
     """And the same rules are the same bytes."""
     for name in ("one", "other"):
-        write_rules(tmp_path / name, {"cut": segments}, {})
+        write_rules(tmp_path / name, {"cut": cut_sentences}, {})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with refused("read_user_lexicon: Try in line"):
         write_rules(tmp_path / "rules", {"own": read_user_lexicon}, {})
@@ -284,7 +284,7 @@ def test_a_domain_can_be_left_out(tmp_path):
     stay.
     """
     rest = G2P.load("us", without=("chat",))
-    write_rules(tmp_path / "rules", *rule_roots(rest))
+    write_rules(tmp_path / "rules", *list_rule_roots(rest))
     content = (tmp_path / "rules").read_bytes()
     assert b"kubernetes" not in content
     assert b"doctor Who" in content
@@ -297,9 +297,10 @@ def test_a_domain_can_be_left_out(tmp_path):
 
 @pytest.mark.slow
 def test_rules_are_the_same_bytes_in_every_process(tmp_path):
-    names = "from kokoro_g2p.port.text_tables import G2P, Path, rule_roots, write_rules"
+    names = "from kokoro_g2p.port.text_tables import G2P, Path, list_rule_roots, write_rules"
     for seed in ("1", "2"):  # the order of sets
-        code = f"{names}; write_rules(Path({str(tmp_path / seed)!r}), *rule_roots(G2P.load('us')))"
+        path = str(tmp_path / seed)
+        code = f"{names}; write_rules(Path({path!r}), *list_rule_roots(G2P.load('us')))"
         subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, check=True)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 

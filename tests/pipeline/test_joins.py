@@ -42,9 +42,9 @@ from kokoro_g2p.text import (
     calls,
     chunks,
     is_pipe,
+    measure_whole_part,
     phoneme_sentences,
     text_reader,
-    whole_part,
 )
 from tests.commands import refused
 from tests.pipeline.test_synthesis import VOICE, FakeVocoder, pipeline, spoken
@@ -263,8 +263,8 @@ LIVE = [
 class TestPipe:
     def test_a_part_is_whole_whatever_comes_next(self):
         for text, idle, part in LIVE:
-            assert text[: whole_part(text, idle == "yes")] == part, (text, idle)
-        assert whole_part('<prosody rate="slow">One. Two. ', idle=True) == 0
+            assert text[: measure_whole_part(text, idle == "yes")] == part, (text, idle)
+        assert measure_whole_part('<prosody rate="slow">One. Two. ', idle=True) == 0
 
     def test_sentences_come_as_they_complete_and_nothing_is_lost(self):
         reading, writing = os.pipe()

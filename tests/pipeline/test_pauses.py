@@ -10,7 +10,7 @@ import kokoro_ane
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.pipeline.synthesis import SpeechOptions
 from kokoro_g2p import Chunk, TextParts, chunks, text_reader
-from kokoro_g2p.pauses import opening_of, parse_pauses
+from kokoro_g2p.pauses import find_opening, parse_pauses
 from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE
 
@@ -70,7 +70,7 @@ def test_the_usual_pauses_follow_the_pace():
 def test_a_scene_break(line):
     for gap in ("\n", "\n\n"):
         text = f"He left.{gap}{line}{gap}“She stayed.”"
-        assert opening_of(text, text.index("She")) == "scene"
+        assert find_opening(text, text.index("She")) == "scene"
         *_, last = chunks(text_reader("us")(text), text)
         assert (last.opening, last.phonemes) == ("scene", "“ʃˌi stˈAd.”")
 

@@ -22,7 +22,7 @@ from kokoro_ane.pipeline.voice_file import decode_pack
 from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_g2p import G2P
-from kokoro_g2p.port.text_tables import spoken_chunks, write_text_tables
+from kokoro_g2p.port.text_tables import read_chunks, write_text_tables
 from kokoro_g2p.text import text_reader
 from tests.commands import ROOT
 from tests.demo_voice import DEMO_VOICE, heldout
@@ -143,7 +143,7 @@ def test_lines_are_read_as_python_reads_them(language, count, tmp_path):
     g2p.others.held = held
     wrong = []
     for text, line in zip(texts, process.stdout.decode().splitlines(), strict=True):
-        expected = spoken_chunks(g2p, text)
+        expected = read_chunks(g2p, text)
         for chunk in expected:
             for key in [key for key, value in chunk.items() if value is None]:
                 del chunk[key]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class Summary:
         }
 
 
-def build_parser() -> Parser:
+def build_parser() -> CommandParser:
     """Return the parser of the command's flags."""
-    parser = Parser("kokoro-g2p", __doc__)
+    parser = CommandParser("kokoro-g2p", __doc__)
     parser.add_argument("text", nargs="?", help="what to say; `-` or nothing: read stdin")
     parser.add_argument("--file", type=Path, help="UTF-8 text of any size")
     parser.add_argument(
@@ -88,13 +88,14 @@ def build_parser() -> Parser:
     return parser
 
 
-def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
+def decode_stream(stream: BinaryIO, name: str) -> Iterator[str]:
     """Pieces of a UTF-8 stream. Raises InputError on a wrong encoding or binary content, naming the
     byte.
     """
     import codecs
 
-    decoder, place = codecs.getincrementaldecoder("utf-8-sig")(), 0
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    place = 0
     while True:
         try:
             block = stream.read(BLOCK_BYTES)
@@ -119,30 +120,30 @@ def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
             return
 
 
-def pieces(options: Namespace, stack: ExitStack) -> Iterable[str]:
+def read_pieces(options: Namespace, stack: ExitStack) -> Iterable[str]:
     """The text in pieces: of the argument, the file or stdin."""
     if options.text not in (None, "-"):
         return [options.text]
     if options.file is None:
-        return decoded(sys.stdin.buffer, "stdin")
+        return decode_stream(sys.stdin.buffer, "stdin")
     if not options.file.is_file():
         raise InputError(f"{options.file} is no file: give a UTF-8 text")
     try:
         stream: BinaryIO = stack.enter_context(options.file.open("rb"))
     except OSError as problem:
         raise InputError(f"cannot read {options.file}: {problem.strerror}") from None
-    return decoded(stream, str(options.file))
+    return decode_stream(stream, str(options.file))
 
 
-def explained(result: "Result") -> None:
+def print_words(result: "Result") -> None:
     """A table of one sentence; a terminal folds what is wider."""
-    rows = [COLUMNS, *map(_cells, result.words)]
+    rows = [COLUMNS, *map(_describe_word, result.words)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
-def _cells(word: "Word") -> tuple[str, ...]:
+def _describe_word(word: "Word") -> tuple[str, ...]:
     is_itself = word.source in ("override", "punctuation") or word.spoken == word.text
     return (
         visible(word.text),
@@ -159,7 +160,7 @@ def visible(text: str) -> str:
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())
 
 
-def reasons_of(result: "Result", g2p: "G2P") -> Iterator[str]:
+def explain_sentence(result: "Result", g2p: "G2P") -> Iterator[str]:
     """The grammar's rows that read a sentence, and those that matched less, none where a language
     has no such rows; then what spoke most for the sense of each heteronym.
     """
@@ -186,15 +187,15 @@ def main(argv: list[str] | None = None) -> int:
 
     summary = Summary()
     with ExitStack() as stack:
-        text = pieces(options, stack)
+        text = read_pieces(options, stack)
         g2p = G2P.load(options.dialect, options.lexicon)
         for result in g2p.sentences(text, keep_empty=True):
             summary.add(result)
             if result.words:
                 print(result.phonemes)
                 if options.explain:
-                    explained(result)
-                    for line in reasons_of(result, g2p):
+                    print_words(result)
+                    for line in explain_sentence(result, g2p):
                         print(line)
     if not summary.words:
         left = ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items()))

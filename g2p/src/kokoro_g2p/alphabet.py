@@ -74,16 +74,16 @@ class Alphabet:
         sounds = SOUND.findall(phonemes)
         return tuple(sounds) if sounds and self.ids.keys() >= set(sounds) else None
 
-    def reads(self, word: str) -> bool:
+    def can_read(self, word: str) -> bool:
         """Whether the model has a symbol for every character of `word`, and room for them."""
         return 0 < len(word) <= MAX_LETTERS and all(letter in self.letter_ids for letter in word)
 
     def encode(self, word: str, tag: int = 0) -> tuple[int, ...]:
-        """Ids of a word that it `reads`, the place of its tag first. KeyError for others."""
+        """Ids of a word that it can read, the place of its tag first. KeyError for others."""
         return (1 + tag, *(self.letter_ids[letter] for letter in word))
 
 
-def stressable(consonants: Sequence[str], vowels: Sequence[str]) -> tuple[str, ...]:
+def list_sounds(consonants: Sequence[str], vowels: Sequence[str]) -> tuple[str, ...]:
     """Return the sounds of an English alphabet: vowels with their length, each without stress and
     with either mark.
     """
@@ -95,12 +95,12 @@ def stressable(consonants: Sequence[str], vowels: Sequence[str]) -> tuple[str, .
 SOUND = re.compile(f"[{PRIMARY}{SECONDARY}]?[^{PRIMARY}{SECONDARY}{LONG}{NASAL}][{LONG}{NASAL}]*|.")
 BRITISH_VOWELS = (*"AIQWYaiuɒɛɪʊʌəᵊ", "iː", "uː", "ɑː", "ɔː", "ɜː", "ɛː", "əː")
 AMERICAN = Alphabet(
-    stressable(AMERICAN_CONSONANTS, AMERICAN_VOWELS),
+    list_sounds(AMERICAN_CONSONANTS, AMERICAN_VOWELS),
     tuple(AMERICAN_VOWELS),
     ("us_gold", "us_silver"),
 )
 BRITISH = Alphabet(
-    stressable(AMERICAN_CONSONANTS.removesuffix("T"), BRITISH_VOWELS),
+    list_sounds(AMERICAN_CONSONANTS.removesuffix("T"), BRITISH_VOWELS),
     BRITISH_VOWELS,
     ("gb_gold", "gb_silver"),
 )
@@ -111,7 +111,7 @@ KOKORO = str.maketrans({"ɾ": "T", "ʔ": "t"})
 WITHOUT_STRESS = str.maketrans("", "", PRIMARY + SECONDARY)
 
 
-def folded(word: str) -> str:
+def fold_word(word: str) -> str:
     """Lower case, accents off, typographic apostrophes and hyphens made plain: what the model
     reads.
     """
@@ -121,23 +121,23 @@ def folded(word: str) -> str:
     return "".join(c for c in plain.casefold() if not unicodedata.combining(c))
 
 
-def readable(word: str) -> bool:
+def is_readable(word: str) -> bool:
     """Whether the model has a symbol for every character of `word`, and room for them."""
-    return AMERICAN.reads(folded(word))
+    return AMERICAN.can_read(fold_word(word))
 
 
-def speakable(word: str) -> bool:
-    """Whether a `readable` word can be pronounced; otherwise it is spelled out.
+def is_pronounceable(word: str) -> bool:
+    """Whether a word that the model reads can be pronounced; otherwise it is spelled out.
 
     It has a vowel letter, and no more consonant letters in a row, or at its beginning, than any of
     the 183,000 words of misaki's two American lists that has a vowel letter (`borschts`,
     `catchphrase`: 6; `Schwarzwald`: 4).
     """
-    letters = folded(word)
+    letters = fold_word(word)
     longest = max(map(len, CONSONANT_RUN.findall(letters)), default=0)
     first = CONSONANT_RUN.match(letters)
     return (
-        readable(word)
+        is_readable(word)
         and VOWEL_LETTER.search(letters) is not None
         and longest <= MAX_RUN
         and (not first or len(first[0]) <= MAX_ONSET)
@@ -145,10 +145,10 @@ def speakable(word: str) -> bool:
 
 
 def encode(word: str, tag: int = 0) -> tuple[int, ...]:
-    """Ids of a `readable` word, the tag (its place in Alphabet.tags) first. Raises KeyError for a
+    """Ids of a readable word, the tag (its place in Alphabet.tags) first. Raises KeyError for a
     character outside LETTERS.
     """
-    return AMERICAN.encode(folded(word), tag)
+    return AMERICAN.encode(fold_word(word), tag)
 
 
 def to_kokoro(phonemes: str) -> str:
@@ -174,7 +174,7 @@ AFFRICATES = frozenset("ʤʧ")
 PAUSES = frozenset(";:,.!?—…")  # quotes and brackets do not part words
 
 
-def unknown_symbol(phonemes: str) -> str | None:
+def find_unknown_symbol(phonemes: str) -> str | None:
     """The first character outside Kokoro's vocabulary, or None."""
     return next((symbol for symbol in phonemes if symbol not in KNOWN), None)
 
@@ -231,7 +231,7 @@ def dialect_of(name: str) -> Language:
     """
     plain = name.lower().replace("_", "-") if isinstance(name, str) else ""
     regions = plain.split("-")[1:]
-    language_name = NAMES.get(plain) or (language_of(plain) if regions else None)
+    language_name = NAMES.get(plain) or (find_language(plain) if regions else None)
     if language_name is None:
         raise InputError(
             f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that"
@@ -242,7 +242,7 @@ def dialect_of(name: str) -> Language:
     return GB if language_name == US and is_british else language_name
 
 
-def language_of(tag: str) -> Language | None:
+def find_language(tag: str) -> Language | None:
     """The language of a BCP 47 tag, of whatever region; None for one that is not read."""
     language = re.split("[-_]", tag.lower())[0]
     return NAMES[language] if language in LANGUAGES else None

@@ -3,7 +3,7 @@ other scripts out, by name.
 
     cleaned = clean("“naïve” 😀 Привет")
     cleaned.text          # the text the scan reads
-    cleaned.span(0, 5)    # the same span in the original
+    cleaned.find_span(0, 5)    # the same span in the original
 
 Every character of the original is in `text`, is white space, or is in `drops`. Line breaks that are
 heard are marked afterwards (`with_breaks`).
@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from html.entities import name2codepoint
 
 from kokoro_g2p.result import Drop
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.word_lists import parse_pairs
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 GREEK = frozenset("αβγδεζηθλπρστφχψωΓΔΘΛΠΣΦΨΩ")  # that have a name alone
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
 SPOKEN = "ªº•⌘⌥⇧⌃⋆∛∜№°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→←↑↓▲▼"  # the scan knows them
-ONE_FOR_ONE = pairs(
+ONE_FOR_ONE = parse_pairs(
     "':‘’‚‛ʼʹʻ′＇´‹› \":″＂〃 “:„«‟ ”:» -:‐‑⁃﹣ →:⇒⟶⟹➔➜➝➞➡↔⇔⟷ Δ:∆ Σ:∑ –:‒ —:―⸺⸻ …:⋯ µ:μ"
     " ×:⋅✕✖ −:➖ /:⁄∕ .:。．｡ ,:，、､ ⋆:★⭐ (:【〔 ):】〕 ~:∼〜 n:ŉ s:ſ"
 ) | {
@@ -50,7 +50,7 @@ LIGATURES = frozenset("ﬀﬁﬂﬃﬄﬅﬆ")
 COMPATIBLE = re.compile(f"[{NFKC}]")
 
 
-def special_characters(kept: str) -> "re.Pattern[str]":
+def compile_special(kept: str) -> "re.Pattern[str]":
     """The pattern of what needs a look, longest cluster first; everything else stays as it is.
     `kept`: ranges of a script that the language reads.
     """
@@ -67,7 +67,7 @@ def special_characters(kept: str) -> "re.Pattern[str]":
     )
 
 
-SPECIAL = special_characters("")
+SPECIAL = compile_special("")
 IS_FOREIGN = re.compile(rf"[^\W\d_{LATIN}]")
 # don`t; not `code`s
 TICK = re.compile(rf"((?:^|[^`\w])[{LATIN}]{{1,20}})`(?=(?:t|s|re|ve|ll|d|m)(?!\w))")
@@ -82,23 +82,23 @@ class Cleaned:
     ends: list[int] | None = None
     drops: list[Drop] = field(default_factory=list)  # offsets of the original
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
+    def find_span(self, start: int, end: int) -> tuple[int, int]:
         """start:end of the cleaned text as offsets of the original."""
         if self.starts is None or self.ends is None:
             return start, end
         return self.starts[start], self.ends[end - 1]
 
-    def span_behind(self, before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
+    def find_span_behind(self, before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
         """The span behind that of the token before. Where both began inside one character (¹¼) the
         later one takes what is left, or the same span.
         """
-        first, last = self.span(start, end)
+        first, last = self.find_span(start, end)
         if self.starts is None or first >= before[1]:
             return first, last
         return (before[1], last) if last > before[1] else before
 
 
-def script(character: str) -> str:
+def find_script(character: str) -> str:
     """Cyrillic, Greek, CJK ...: the first word of the character's Unicode name."""
     return (
         unicodedata.name(character, "Unknown")
@@ -109,11 +109,11 @@ def script(character: str) -> str:
     )
 
 
-def category(character: str) -> str:
+def find_category(character: str) -> str:
     """The category under which a character is left out."""
     kind = unicodedata.category(character)
     if kind[0] in "LMN":
-        return f"script {script(character)}"
+        return f"script {find_script(character)}"
     return {
         "Cn": "unassigned character",
         "Co": "private character",
@@ -130,7 +130,7 @@ def fold(character: str) -> str:
     return "".join(letter for letter in composed if re.fullmatch(f"[{LATIN}]", letter))
 
 
-def replacement(kind: str, characters: str, alone: bool) -> tuple[str, str | None]:
+def replace_cluster(kind: str, characters: str, alone: bool) -> tuple[str, str | None]:
     """What stands for a special cluster, and the category of what is lost (None: nothing)."""
     if kind == "emoji":
         return " ", "emoji"
@@ -144,7 +144,7 @@ def replacement(kind: str, characters: str, alone: bool) -> tuple[str, str | Non
     if kind == "power":
         return "^" + unicodedata.normalize("NFKC", characters).replace("−", "-"), None
     if kind == "entity":
-        return entity(characters)
+        return replace_entity(characters)
     if kind == "spaces":
         return " ", None
     if kind != "other":
@@ -166,7 +166,7 @@ def replacement(kind: str, characters: str, alone: bool) -> tuple[str, str | Non
         if re.fullmatch(f"[\x20-\x7e{LATIN}{SPOKEN}]+", plain):
             return plain, None
     letters = fold(characters) if unicodedata.category(characters)[0] == "L" else ""
-    return (letters, None) if letters else (" ", category(characters))
+    return (letters, None) if letters else (" ", find_category(characters))
 
 
 ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z0-9]{2,8});")
@@ -181,7 +181,7 @@ WINDOWS = {
 HIGHEST, FIRST_SURROGATE, LAST_SURROGATE = 0x10FFFF, 0xD800, 0xDFFF
 
 
-def unescaped(characters: str) -> str:
+def decode_entity(characters: str) -> str:
     """The character that an entity with its mark and semicolon stands for; itself where it is
     none.
     """
@@ -195,18 +195,18 @@ def unescaped(characters: str) -> str:
     return chr(point) if is_character else "\0"
 
 
-def without_entities(text: str) -> str:
+def decode_entities(text: str) -> str:
     """`text` with the characters that its entities stand for."""
-    return ENTITY.sub(lambda match: unescaped(match[0]), text)
+    return ENTITY.sub(lambda match: decode_entity(match[0]), text)
 
 
-def entity(characters: str) -> tuple[str, str | None]:
+def replace_entity(characters: str) -> tuple[str, str | None]:
     """The character that an entity names (&amp; -> &); an entity of another character is markup."""
-    plain = unescaped(characters).translate(TABLE)
+    plain = decode_entity(characters).translate(TABLE)
     if len(plain) != 1 or plain == "\0":
         return (characters, None) if plain == characters else (" ", "markup")
     match = SPECIAL.match(plain)
-    return replacement(match.lastgroup or "other", plain, True) if match else (plain, None)
+    return replace_cluster(match.lastgroup or "other", plain, True) if match else (plain, None)
 
 
 def clean(text: str, special: "re.Pattern[str]" = SPECIAL) -> Cleaned:
@@ -231,7 +231,7 @@ def clean(text: str, special: "re.Pattern[str]" = SPECIAL) -> Cleaned:
         # Δx is delta x; a letter of a Greek word has no name
         beside = plain[max(0, start - 1) : start] + plain[end : end + 1]
         alone = not IS_FOREIGN.search(beside)
-        new, lost = replacement(match.lastgroup or "other", match.group(), alone)
+        new, lost = replace_cluster(match.lastgroup or "other", match.group(), alone)
         if lost:
             drops.append((start, end, lost))
         # ², ㎏ or Ⅷ beside a letter or digit: no token may begin inside
@@ -293,13 +293,13 @@ def is_break(line: str, following: str, longest: int, few: bool, verse: bool) ->
     return verse or not is_full
 
 
-def laid_out(text: str, before: str = "", after: str = "") -> str:
+def mark_breaks(text: str, before: str = "", after: str = "") -> str:
     """`text` with every line break as it is heard: BREAK behind the items of a list, titles, labels
     and the lines of an address, a space where a paragraph was wrapped, and a line break where the
     line ends in a mark or in half a word. The length stays, so offsets do. `before` and `after`:
     what stands around `text`, a part of a longer one.
 
-        laid_out("Eggs\\nMilk")  # "Eggs" BREAK "Milk": the scan says a full stop there
+        mark_breaks("Eggs\\nMilk")  # "Eggs" BREAK "Milk": the scan says a full stop there
     """
     if not LINE_END.search(text) and text[:1] != ">":
         return text
@@ -318,7 +318,8 @@ def laid_out(text: str, before: str = "", after: str = "") -> str:
     longest = max([len(line.strip()) for line in lines])
     few = len(lines) > 2 and all(len(line.split()) <= FEW for line in lines)
     verse = len(lines) >= VERSE and not any(LOWER.match(line) for line in lines)
-    pieces, place = text.split("\n"), before.count("\n")
+    pieces = text.split("\n")
+    place = before.count("\n")
     shown = pieces[0]
     for piece in pieces[1:]:
         line, following = lines[place], lines[place + 1]

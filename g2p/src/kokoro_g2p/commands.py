@@ -19,7 +19,7 @@ EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT = 0, 1, 2
 LONGEST_LINE = 1500  # of a message: a text of 100,000 characters is not repeated
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An argument parser whose usage errors are one line. Its description is the first paragraph of
     the module's docstring.
     """
@@ -40,7 +40,7 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     """Decorate a function of argv that is a command."""
 
     @wraps(main)
-    def called(argv: list[str] | None = None) -> int:
+    def run(argv: list[str] | None = None) -> int:
         # A terminal that knows only ASCII gets \\u0259 for a schwa, not a traceback.
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
             sys.stdout.reconfigure(errors="backslashreplace")
@@ -50,7 +50,7 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
             print(f"error: {_one_line(str(problem))}", file=sys.stderr)
             return EXIT_BAD_INPUT
 
-    return called
+    return run
 
 
 def conclude(

@@ -1,7 +1,7 @@
 """Decoding of a network's answers: logits of frames to sounds with exactly one primary stress
 (connectionist temporal classification, Graves et al. 2006), and the probability of the answer.
 
-    decoded_batch(logits, [len(symbols) for symbols in words])  # [Guess(phonemes, confidence), ...]
+    decode_batch(logits, [len(symbols) for symbols in words])  # [Guess(phonemes, confidence), ...]
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ NOTHING = Guess("", 0.0)  # to be spelled out
 LEAST = 1e-4  # a probability nearer to 0 or 1 counts as this near
 
 
-def calibrated(guesses: Sequence[Guess], slope: float, shift: float) -> list[Guess]:
+def calibrate_guesses(guesses: Sequence[Guess], slope: float, shift: float) -> list[Guess]:
     """Return the guesses with calibrated confidence, sigmoid(slope * logit(p) + shift) (Platt
     1999); words to be spelled keep 0.
     """
@@ -37,13 +37,13 @@ def logit(chances: np.ndarray) -> np.ndarray:
 
 
 @cache
-def primary_of(alphabet: Alphabet) -> np.ndarray:
+def mark_primary(alphabet: Alphabet) -> np.ndarray:
     """Which sounds carry primary stress: [sounds] bool."""
     return np.array([sound.startswith(PRIMARY) for sound in alphabet.sounds])
 
 
 @cache
-def vowel_of(alphabet: Alphabet) -> np.ndarray:
+def mark_vowels(alphabet: Alphabet) -> np.ndarray:
     """Which sounds are vowels: [sounds] bool."""
     return np.array([sound.lstrip("ˈˌ") in alphabet.vowels for sound in alphabet.sounds])
 
@@ -54,21 +54,21 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-def collapsed(path: np.ndarray) -> tuple[int, ...]:
+def collapse_path(path: np.ndarray) -> tuple[int, ...]:
     """Sounds of a path [frames]: repeats become one, then blanks go."""
     change = np.concatenate(([True], path[1:] != path[:-1]))
     return tuple(int(sound) for sound in path[change & (path != BLANK)])
 
 
-def legal(sounds: tuple[int, ...], alphabet: Alphabet = AMERICAN) -> bool:
+def is_legal(sounds: tuple[int, ...], alphabet: Alphabet = AMERICAN) -> bool:
     """Whether there is a sound, and exactly one primary stress where there is a vowel."""
     if not sounds:
         return False
     row = np.array(sounds)
-    return int(primary_of(alphabet)[row].sum()) == int(vowel_of(alphabet)[row].any())
+    return int(mark_primary(alphabet)[row].sum()) == int(mark_vowels(alphabet)[row].any())
 
 
-def decoded_batch(
+def decode_batch(
     logits: np.ndarray, symbols: Sequence[int], alphabet: Alphabet = AMERICAN
 ) -> list[Guess]:
     """logits [B, 2S, sounds] and how many symbols each word has -> a guess each; NOTHING where no
@@ -78,22 +78,22 @@ def decoded_batch(
     padding = np.arange(chances.shape[1]) >= FRAMES * np.asarray(symbols)[:, None]  # [B, 2S]
     # certain to be blank
     chances[padding] = np.where(np.arange(chances.shape[2]) == BLANK, 0.0, -np.inf)
-    answers = [collapsed(path) for path in chances.argmax(axis=2)]
+    answers = [collapse_path(path) for path in chances.argmax(axis=2)]
     for place, sounds in enumerate(answers):
-        if not legal(sounds, alphabet):
-            answers[place] = collapsed(best_stressed_path(chances[place], alphabet))
+        if not is_legal(sounds, alphabet):
+            answers[place] = collapse_path(find_stressed_path(chances[place], alphabet))
     certain = np.exp(log_likelihoods(chances, answers))
     return [
         (
             Guess("".join(alphabet.sounds[sound] for sound in sounds), min(1.0, float(chance)))
-            if legal(sounds, alphabet)
+            if is_legal(sounds, alphabet)
             else NOTHING
         )
         for sounds, chance in zip(answers, certain, strict=True)
     ]
 
 
-def best_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -> np.ndarray:
+def find_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -> np.ndarray:
     """The likeliest path [frames] with one primary stress: Viterbi over (sound of the frame,
     primary stresses so far, 0 or 1).
 
@@ -101,7 +101,7 @@ def best_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -
     has no vowel in its best path gets one.
     """
     frames, count = log_chances.shape
-    primary = primary_of(alphabet)
+    primary = mark_primary(alphabet)
     enters = np.where(primary, -np.inf, 0.0)
     # [2, sounds]
     score = np.stack([log_chances[0] + enters, np.where(primary, log_chances[0], -np.inf)])
@@ -129,7 +129,8 @@ def log_likelihoods(log_chances: np.ndarray, answers: Sequence[tuple[int, ...]])
 
     log_chances [B, 2S, sounds]; the padding is certain to be blank, so it changes nothing.
     """
-    longest, rows = max(map(len, answers)), np.arange(len(answers))
+    longest = max(map(len, answers))
+    rows = np.arange(len(answers))
     # two in front that nothing reaches: blank, sound, blank, sound ...
     states = np.full((len(answers), 2 * longest + 3), BLANK)
     for row, sounds in zip(states, answers, strict=True):

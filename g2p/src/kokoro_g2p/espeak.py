@@ -1,7 +1,7 @@
 """espeak-ng's answers in Kokoro's symbols, with which benches and training compare. No command
 speaks with it.
 
-espeak_ng(["library"])
+read_by_espeak(["library"])
 """
 
 import logging
@@ -11,27 +11,27 @@ from typing import Any
 
 from kokoro_g2p.alphabet import KNOWN, to_kokoro
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.word_lists import parse_pairs
 
-ESPEAK_SYMBOLS = pairs(
+ESPEAK_SYMBOLS = parse_pairs(
     "ʔˌn̩:ʔn ʔn̩:ʔn a^ɪ:I a^ʊ:W d^ʒ:ʤ e^ɪ:A t^ʃ:ʧ ɔ^ɪ:Y ə^l:ᵊl o^ʊ:O ʲo:jo ʲə:jə e:A ʲ:"
     " ɚ:əɹ r:ɹ x:k ç:k ɐ:ə ɬ:l ̃:"
 )
 # in this order
-AFTERWARDS = pairs("ɜːɹ:ɜɹ ɜː:ɜɹ ɪə:iə ː: o:ɔ ^: -:") | {" ": ""}
-UPSTREAM = pairs("a^ɪ:I a^ʊ:W d^z:ʣ d^ʒ:ʤ e^ɪ:A o^ʊ:O s^s:S t^s:ʦ t^ʃ:ʧ ə^ʊ:Q ɔ^ɪ:Y")
+AFTERWARDS = parse_pairs("ɜːɹ:ɜɹ ɜː:ɜɹ ɪə:iə ː: o:ɔ ^: -:") | {" ": ""}
+UPSTREAM = parse_pairs("a^ɪ:I a^ʊ:W d^z:ʣ d^ʒ:ʤ e^ɪ:A o^ʊ:O s^s:S t^s:ʦ t^ʃ:ʧ ə^ʊ:Q ɔ^ɪ:Y")
 SWITCH = re.compile(r"\(([a-z^]+)\)")
 SYLLABIC = re.compile("(\\S)\u0329")
 
 
-def espeak_ng(words: Sequence[str]) -> list[str]:
+def read_by_espeak(words: Sequence[str]) -> list[str]:
     """Kokoro phonemes of each word by espeak-ng's American voice. Raises InputError when it is not
     installed.
     """
-    return [from_espeak(answer) for answer in backend("en-us").phonemize(list(words))]
+    return [from_espeak(answer) for answer in open_backend("en-us").phonemize(list(words))]
 
 
-def backend(language: str, switches: str = "keep-flags") -> Any:
+def open_backend(language: str, switches: str = "keep-flags") -> Any:
     """phonemizer's espeak-ng. Raises InputError when it is not installed."""
     try:
         import espeakng_loader
@@ -55,13 +55,13 @@ def backend(language: str, switches: str = "keep-flags") -> Any:
     )
 
 
-def espeak_of(language: str) -> Callable[[str], str]:
+def open_espeak(language: str) -> Callable[[str], str]:
     """Return a function from a text to the symbols that the voices of another language were trained
     on, misaki's for espeak-ng's. A foreign word begins with @.
     """
-    speak = backend(language)
+    speak = open_backend(language)
 
-    def phonemes_of(text: str) -> str:
+    def read(text: str) -> str:
         answer = SWITCH.sub(
             lambda flag: "" if flag[1].replace("^", "") == language[:2] else "@",
             speak.phonemize([text])[0].strip(),
@@ -72,7 +72,7 @@ def espeak_of(language: str) -> Callable[[str], str]:
             symbol for symbol in answer.replace("-", "") if symbol in KNOWN or symbol in " @\n"
         )
 
-    return phonemes_of
+    return read
 
 
 def from_espeak(answer: str) -> str:

@@ -1,7 +1,7 @@
 """Files that the reader reads and writes: JSON and arrays that nobody vouches for, and files that
 appear under their name only when they are whole.
 
-    with staged(Path("tagger.npz")) as aside:
+    with write_aside(Path("tagger.npz")) as aside:
         numpy.savez_compressed(aside, weights=weights)
 """
 
@@ -26,14 +26,14 @@ def parse_json(
     a dict of an object's pairs.
     """
     try:
-        return json.loads(text, parse_int=_integer, object_pairs_hook=pairs)
+        return json.loads(text, parse_int=_parse_integer, object_pairs_hook=pairs)
     except RecursionError:
         raise InputError(f"{where} is not JSON that can be read: nested too deep") from None
     except ValueError as problem:
         raise InputError(f"{where} is not JSON: {str(problem)[:200]}") from None
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > MAX_INTEGER_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
@@ -63,7 +63,7 @@ def read_npz(file: IO[bytes], where: str) -> "dict[str, np.ndarray]":
 
 
 @contextmanager
-def staged(target: Path) -> Iterator[Path]:
+def write_aside(target: Path) -> Iterator[Path]:
     """Yield a path beside `target`, which is renamed over it on success and removed on failure."""
     aside = target.with_name(f".part-{target.name}")
     try:
@@ -75,5 +75,5 @@ def staged(target: Path) -> Iterator[Path]:
 
 def write_json(target: Path, data: Any) -> None:
     """Write data as JSON, aside and renamed."""
-    with staged(target) as aside:
+    with write_aside(target) as aside:
         aside.write_text(json_text(data), encoding="utf-8")

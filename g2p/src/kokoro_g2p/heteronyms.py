@@ -19,26 +19,27 @@ from pathlib import Path
 import numpy as np
 
 from kokoro_g2p.alphabet import PAUSES
-from kokoro_g2p.bundled import DATA, arrays
+from kokoro_g2p.bundled import DATA, read_arrays
 from kokoro_g2p.lexicon import BEFORE_PAUSE, DEFAULT
-from kokoro_g2p.part_of_speech import SURELY_FINITE, Classes, Tagger, names
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.part_of_speech import SURELY_FINITE, Classes, Tagger, name_features
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 PATH = DATA / "heteronyms.npz"
 FORMAT = 1
 BITS = 17  # of a place in the table
 # an odd number below 2^31, so that its product with a CRC fits a signed word of 64 bits
 MIXER = 0x5F356495
-WORD, STEP = 2**32, 2 ** (32 - BITS)
+WORD = 2**32
+STEP = 2 ** (32 - BITS)
 PAST, PRESENT = frozenset(("d", "de")), frozenset(("z", "v"))
 MARKS = frozenset('.?!;:,—…“”()"')
 REACH = 12  # words before and after that count wherever they stand
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
-EMPHASIS = word_set(
+EMPHASIS = parse_set(
     "add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who"
 )
-# what the first letter of a feature's name says, of part_of_speech.names and below
-MEANINGS = pairs(
+# what the first letter of a feature's name says, of part_of_speech.name_features and below
+MEANINGS = parse_pairs(
     "a:before b:after c:two_before d:two_after e:both_before f:around g:both_after h:kind_before"
     " i:kind_after j:kind_two_before k:kind_two_after l:kinds_before m:kinds_around n:kinds_after"
     " o:three_kinds_before p:kinds_around q:kinds_around r:before,_kind_after s:kind_before,_after"
@@ -50,15 +51,19 @@ MEANINGS = pairs(
 Roles = Mapping[str, str]  # a key, and its role: VERB, NOUN, or nothing where it is the word's own
 
 
-def features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
+def list_features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
     """Features of the words around words[at]; the word itself and its key join in the hash."""
-    classes, count, end = tagger.classes, len(words), words[-1] if words[-1] in ".?!" else ""
-    shares = tagger.probabilities(words, at)
+    classes = tagger.classes
+    count = len(words)
+    end = words[-1] if words[-1] in ".?!" else ""
+    shares = tagger.compute_probabilities(words, at)
     tag = max(shares, key=lambda tag: shares[tag])
     near = [*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH]]
     behind = classes(words[at + 1])[:1] if at + 1 < count else ""
-    verbs = f"{verbs_of([*reversed(words[:at])], classes)}{verbs_of(words[at + 1 :], classes)}"
-    neighbours = names(words, at, classes)
+    verbs = (
+        f"{count_verbs([*reversed(words[:at])], classes)}{count_verbs(words[at + 1 :], classes)}"
+    )
+    neighbours = name_features(words, at, classes)
     return [
         *neighbours,
         f"T{tag}",
@@ -70,19 +75,19 @@ def features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
         *[f"V{name[1:].split()[0]}" for name in neighbours if name[0] == "v"],
         f"F{verbs}",
         f"F{verbs} {behind}",
-        f"D{tenses(words, at, classes)}",
+        f"D{count_tenses(words, at, classes)}",
         *{f"N{word.lower()}" for word in near if len(word) > 2},
     ]
 
 
-def tenses(words: Sequence[str], at: int, classes: Classes) -> str:
+def count_tenses(words: Sequence[str], at: int, classes: Classes) -> str:
     """How many other words can only be past, and present: two at most of each."""
     kinds = [classes(word) for place, word in enumerate(words) if place != at]
     past, present = (sum(kind in sure for kind in kinds) for sure in (PAST, PRESENT))
     return f"{min(past, 2)}{min(present, 2)}"
 
 
-def verbs_of(words: Sequence[str], classes: Classes) -> int:
+def count_verbs(words: Sequence[str], classes: Classes) -> int:
     """How many words to the next mark can only be finite verbs, two at most."""
     count = 0
     for word in words:
@@ -92,7 +97,7 @@ def verbs_of(words: Sequence[str], classes: Classes) -> int:
     return count
 
 
-def hashed(text: str) -> int:
+def hash_feature(text: str) -> int:
     """CRC-32 of a text, mixed so that its upper bits spread."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) * MIXER % WORD
 
@@ -102,12 +107,12 @@ def place(feature: int, target: int) -> int:
     return (feature + target) % WORD // STEP
 
 
-def targets(word: str, key: str, role: str) -> list[int]:
+def list_targets(word: str, key: str, role: str) -> list[int]:
     """The targets of a feature's weights: the word's own key, and the role that words share."""
-    return [hashed(f"{word} {key}"), *([hashed(role)] if role else [])]
+    return [hash_feature(f"{word} {key}"), *([hash_feature(role)] if role else [])]
 
 
-def roles(word: str, keys: Collection[str]) -> dict[str, str]:
+def infer_roles(word: str, keys: Collection[str]) -> dict[str, str]:
     """The keys of a word without training sentences, as a verb and as a noun or adjective."""
     other = next(
         (key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))),
@@ -130,7 +135,7 @@ class Heteronyms:
     @classmethod
     def load(cls, path: Path = PATH) -> "Heteronyms":
         """Raises InputError when a file is missing, damaged or of another format."""
-        head, stored = arrays(path, FORMAT, "python -m kokoro_g2p.training.heteronym_table")
+        head, stored = read_arrays(path, FORMAT, "python -m kokoro_g2p.training.heteronym_table")
         return cls.from_weights(stored["weights"], head["taught"])
 
     @classmethod
@@ -155,10 +160,10 @@ class Heteronyms:
             raise ValueError(f"no keys to choose from for {words[index]!r}")
         if BEFORE_PAUSE in keys and (index + 1 == len(words) or words[index + 1] in PAUSES):
             return BEFORE_PAUSE
-        wanted = self.wanted(words, index, keys)
+        wanted = self.find_key(words, index, keys)
         return wanted if wanted in keys else DEFAULT if DEFAULT in keys else next(iter(keys))
 
-    def wanted(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
+    def find_key(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
         """The key that fits best; it need not be in the entry."""
         word = words[index].lower()
         # misaki gives acronyms a noun without a sound: the US, not us
@@ -169,31 +174,32 @@ class Heteronyms:
             and word not in self.tagger.heteronyms
         ):
             return "NOUN" if is_acronym(words, index, self.tagger.classes) else DEFAULT
-        candidates = self.candidates(word, keys)
+        candidates = self.list_candidates(word, keys)
         if not candidates:
             return DEFAULT
         # recorded, recording: spoken as the verb, whatever their part of speech
         if word not in self.taught and word.endswith(("ed", "ing")):
             return "VERB"
-        points = self.points(word, features(words, index, self.tagger), candidates)
+        points = self.weigh_keys(word, list_features(words, index, self.tagger), candidates)
         return max(points, key=lambda key: sum(points[key]))
 
-    def candidates(self, word: str, keys: Collection[str]) -> Roles:
+    def list_candidates(self, word: str, keys: Collection[str]) -> Roles:
         """The keys between which the table decides, with their roles; none where it cannot."""
         taught = self.taught.get(word, {})
-        return taught if taught and all(key in keys for key in taught) else roles(word, keys)
+        return taught if taught and all(key in keys for key in taught) else infer_roles(word, keys)
 
-    def points(
+    def weigh_keys(
         self, word: str, surroundings: Sequence[str], candidates: Roles
     ) -> dict[str, list[int]]:
         """The weights of each key: those of every feature for the word's own key, then for its
         role.
         """
-        hashes, weights = [hashed(feature) for feature in surroundings], self.weights
+        hashes = [hash_feature(feature) for feature in surroundings]
+        weights = self.weights
         return {
             key: [
                 weights[place(feature, target)]
-                for target in targets(word, key, role)
+                for target in list_targets(word, key, role)
                 for feature in hashes
             ]
             for key, role in candidates.items()
@@ -204,11 +210,11 @@ class Heteronyms:
         strongest first. Empty where the table does not decide.
         """
         word = words[index].lower()
-        candidates = self.candidates(word, keys)
+        candidates = self.list_candidates(word, keys)
         if not candidates:
             return []
-        surroundings = features(words, index, self.tagger)
-        points = self.points(word, surroundings, candidates)
+        surroundings = list_features(words, index, self.tagger)
+        points = self.weigh_keys(word, surroundings, candidates)
         best, other = sorted(points.values(), key=lambda one: -sum(one))[:2]
         count = len(surroundings)
         gains = [sum(best[at::count]) - sum(other[at::count]) for at in range(count)]

@@ -28,10 +28,10 @@ from kokoro_g2p.morphology import (
     DIGIT_NAMES,
     SUFFIXES,
     fold,
+    has_wrong_ending,
     is_clitic,
-    lacks_syllable,
-    stems,
-    unlikeliness,
+    list_stems,
+    rank_stem,
     with_clitic,
 )
 from kokoro_g2p.result import GB, US, Dialect, Source
@@ -41,8 +41,8 @@ from kokoro_g2p.word_lists import (
     BritishList,
     Entry,
     ListFile,
-    extra_senses,
     read,
+    read_extra_senses,
 )
 
 # misaki's keys: any other part of speech; a pause follows
@@ -64,7 +64,7 @@ class Found:
     confidence: float = 1.0
     senses: Mapping[str, str | None] | None = None
 
-    def changed(self, change: Callable[[str], str], source: Source | None = None) -> "Found":
+    def with_change(self, change: Callable[[str], str], source: Source | None = None) -> "Found":
         """Return the entry with `change` applied to every pronunciation."""
         senses = self.senses and {
             key: phonemes and change(phonemes) for key, phonemes in self.senses.items()
@@ -109,7 +109,7 @@ class Lexicon:
         this repository was built with.
         """
         gold = read(f"{dialect}_gold")
-        for word, senses in extra_senses(dialect).items():
+        for word, senses in read_extra_senses(dialect).items():
             entry = gold.get(word)
             readings = entry if isinstance(entry, dict) else {DEFAULT: entry} if entry else {}
             if readings or DEFAULT in senses:  # `protests` comes from `protest`
@@ -124,7 +124,7 @@ class Lexicon:
         rest._all = (*self._all[:-1], (rest._silver, *self._all[-1][1:]))
         return rest
 
-    def derived(self) -> set[str]:
+    def find_derived(self) -> set[str]:
         """Words of the silver list alone that are built just so from the others: regular plurals
         and pasts. Nothing is built from these in turn but by a clitic.
         """
@@ -136,14 +136,14 @@ class Lexicon:
             and not any(word in entries for entries, _, _ in self._all[:-1])
         }
 
-        def readings(lists: "Lexicon", word: str) -> list[Any]:
+        def read_forms(lists: "Lexicon", word: str) -> list[Any]:
             forms = map(lists.find, (word, word.capitalize(), word.upper()))
             return [(form and form.phonemes, form and form.senses) for form in forms]
 
-        listed = {word: readings(self, word) for word in words}
+        listed = {word: read_forms(self, word) for word in words}
         while True:
             rest = self.without(words)
-            needed = {word for word in words if readings(rest, word) != listed[word]}
+            needed = {word for word in words if read_forms(rest, word) != listed[word]}
             if not needed:
                 return words
             words -= needed
@@ -153,7 +153,7 @@ class Lexicon:
         """Every spelling of every list."""
         return frozenset().union(*(entries for entries, _, _ in self._all))
 
-    def lists(self, word: str) -> bool:
+    def has_word(self, word: str) -> bool:
         """Whether a list has `word` as one, in this case or in lower case: what a normalizer must
         not split.
         """
@@ -166,7 +166,7 @@ class Lexicon:
             for form in forms
         )
 
-    def edited(self, word: str) -> bool:
+    def is_edited(self, word: str) -> bool:
         """Whether a list made by hand has `word` in small letters, or a form built from one: half
         of a compound.
         """
@@ -174,47 +174,47 @@ class Lexicon:
         return listed or (
             len(word) > 4
             and word.islower()
-            and any(stem in self._edited[-1][0] for _, stem in stems(word) if len(stem) > 3)
+            and any(stem in self._edited[-1][0] for _, stem in list_stems(word) if len(stem) > 3)
         )
 
     def find(self, word: str) -> Found | None:
         """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no
         rule knows it.
         """
-        forms = _forms(word)
+        forms = _list_forms(word)
         for lists in (self._edited, self._all):
             direct = (
                 (lists, self._names) if lists is self._edited and word[:1].isupper() else (lists,)
             )
             for form, among in ((form, among) for among in direct for form in forms):
-                entry = _listed(form, among)
+                entry = _find_listed(form, among)
                 if entry is not None:
                     entry = (
-                        self._owned(form) or self._as_heard(form, entry)
+                        self._find_owned(form) or self._as_heard(form, entry)
                         if entry.source == "cmudict"
                         else entry
                     )
-                    return accented(entry, word, form)
+                    return apply_accents(entry, word, form)
             for form in forms:
                 entry = self._with_ending(form, lists) or (
-                    self._slurred(form) if lists is self._edited else None
+                    self._find_slurred(form) if lists is self._edited else None
                 )
                 if entry is not None:
-                    return accented(entry, word, form)
+                    return apply_accents(entry, word, form)
         capitals = word.upper()  # hvac, when nothing knows it in small letters
         return (
-            _listed(capitals, self._edited)
+            _find_listed(capitals, self._edited)
             if word.islower() and len(word) > 2 and capitals in self._edited[-1][0]
             else None
         )
 
-    def _owned(self, word: str) -> Found | None:
+    def _find_owned(self, word: str) -> Found | None:
         """The name with its 's, where CMUdict lists it otherwise than the name alone (Matt's,
         Scorsese's).
         """
         stem, mark, clitic = word.rpartition("'")
         entry = self.find(stem) if mark and stem and is_clitic(clitic) else None
-        return entry and entry.changed(
+        return entry and entry.with_change(
             lambda phonemes: with_clitic(phonemes, clitic, self.dialect), "morphology"
         )
 
@@ -222,40 +222,41 @@ class Lexicon:
         """The dogs', John's, who've, then walked; None without a known stem."""
         stem, mark, clitic = word.rpartition("'")
         if not mark:
-            return self._inflected(word, lists)
+            return self._find_inflected(word, lists)
         if not stem or (clitic and not is_clitic(clitic)):
             return None
-        entry = _listed(stem, lists)
+        entry = _find_listed(stem, lists)
         entry = (
             (self._as_heard(stem, entry) if entry.source == "cmudict" else entry)
             if entry
             else self._with_ending(stem, lists)
         )
-        return entry and entry.changed(
+        return entry and entry.with_change(
             lambda phonemes: with_clitic(phonemes, clitic, self.dialect) if clitic else phonemes,
             "morphology",
         )
 
-    def _inflected(self, word: str, lists: "Lists") -> Found | None:
+    def _find_inflected(self, word: str, lists: "Lists") -> Found | None:
         """The likeliest listed stem with its ending; the spelling's order decides among equals."""
-        listed = [(suffix, stem, _listed(stem, lists)) for suffix, stem in stems(word)]
+        listed = [(suffix, stem, _find_listed(stem, lists)) for suffix, stem in list_stems(word)]
         candidates = [
             (suffix, stem, entry)
             for suffix, stem, entry in listed
             if entry is not None
             and len(stem) > 1
-            and not lacks_syllable(word, stem, entry.phonemes)
+            and not has_wrong_ending(word, stem, entry.phonemes)
         ]
         if not candidates:
             return None
-        suffix, _, stem_entry = min(
-            candidates, key=lambda one: unlikeliness(one[1], one[2].phonemes)
-        )
+        suffix, _, stem_entry = min(candidates, key=lambda one: rank_stem(one[1], one[2].phonemes))
         return self._as_heard(
-            word, _full(stem_entry).changed(partial(_ruled, suffix, self.dialect), "morphology")
+            word,
+            _get_full(stem_entry).with_change(
+                partial(_add_suffix, suffix, self.dialect), "morphology"
+            ),
         )
 
-    def _slurred(self, word: str) -> Found | None:
+    def _find_slurred(self, word: str) -> Found | None:
         """A form as people type it: lovin (the g of -ing left out; Lovin is a name), hasnt and
         youve without the apostrophe.
         """
@@ -263,16 +264,19 @@ class Lexicon:
         if plain in self._silver:
             return None
         if len(word) > 4 and word == plain and word.endswith("in"):
-            entry = _listed(word + "g", self._edited)
+            entry = _find_listed(word + "g", self._edited)
             entry = entry or (
-                None if word in self._names[0][0] else self._inflected(word + "g", self._edited)
+                None
+                if word in self._names[0][0]
+                else self._find_inflected(word + "g", self._edited)
             )
-            return entry and entry.changed(lambda phonemes: phonemes[:-1] + "n", "morphology")
+            return entry and entry.with_change(lambda phonemes: phonemes[:-1] + "n", "morphology")
+        # either a word in n with its t (hasn, t), or a pronoun with its verb (you, ve)
         cut = _NO_APOSTROPHE.fullmatch(plain)
         whole = cut and f"{cut[1] or cut[3]}'{cut[2] or cut[4]}"
         entry = (
             (
-                _listed(whole, self._edited)
+                _find_listed(whole, self._edited)
                 or (self._with_ending(whole, self._edited) if cut[3] else None)
             )
             if cut and whole
@@ -288,28 +292,28 @@ class Lexicon:
         if (
             built.senses is None
             and isinstance(entry, str)
-            and _weakened(to_kokoro(entry)) == _weakened(built.phonemes)
+            and _replace_weak(to_kokoro(entry)) == _replace_weak(built.phonemes)
         ):
             return replace(built, phonemes=to_kokoro(entry))
         return built
 
 
-def _weakened(phonemes: str) -> str:
+def _replace_weak(phonemes: str) -> str:
     """Replace every weak vowel by one sign."""
     return _WEAK_VOWEL.sub("ə", phonemes)
 
 
-def _ruled(suffix: str, dialect: Dialect, phonemes: str) -> str:
+def _add_suffix(suffix: str, dialect: Dialect, phonemes: str) -> str:
     return SUFFIXES[suffix](phonemes, dialect)
 
 
-def _full(entry: Found) -> Found:
+def _get_full(entry: Found) -> Found:
     """The form that a small word has as a stem: that before a pause; having is built from hˈæv."""
     full = (entry.senses or {}).get(BEFORE_PAUSE)
     return replace(entry, phonemes=full, senses=None) if full else entry
 
 
-def accented(entry: Found, word: str, form: str) -> Found:
+def apply_accents(entry: Found, word: str, form: str) -> Found:
     """An entry of the spelling without accents, `form`, said as the accents ask: rosé ends in A,
     piñata has nj.
     """
@@ -325,18 +329,18 @@ def accented(entry: Found, word: str, form: str) -> Found:
     if word.endswith(
         ("é", "ée") if word[:1].isupper() else ("é", "ée", "és")
     ) and not _ENDS_OPEN.search(entry.phonemes.rstrip("z")):
-        entry = entry.changed(
+        entry = entry.with_change(
             lambda phonemes: (
                 phonemes.replace(PRIMARY, SECONDARY) + f"{PRIMARY}A" + "z" * word.endswith("s")
             )
         )
     for place in [match.start() for match in re.finditer("ñ", word.lower())]:
         before = len(re.findall("n+", fold(word[:place]).lower()))
-        entry = entry.changed(partial(_palatal, before))
+        entry = entry.with_change(partial(_insert_palatal, before))
     return entry
 
 
-def _palatal(skip: int, phonemes: str) -> str:
+def _insert_palatal(skip: int, phonemes: str) -> str:
     """Insert a j behind the n that follows `skip` others."""
     places = [match.end() for match in re.finditer("n|ŋ", phonemes)]
     if skip >= len(places) or phonemes[places[skip] : places[skip] + 1] in ("j", ""):
@@ -356,7 +360,7 @@ def is_plural_acronym(word: str) -> bool:
     return len(word) > 2 and word.endswith("s") and word[:-1].isupper()
 
 
-def _forms(word: str) -> list[str]:
+def _list_forms(word: str) -> list[str]:
     """Spellings to try: as written, without accents, in lower case when capitals are not just the
     first letter.
     """
@@ -370,7 +374,7 @@ def _forms(word: str) -> list[str]:
     return list(dict.fromkeys([word, folded, *([folded.lower()] if shouted else [])]))
 
 
-def _listed(word: str, lists: Lists) -> Found | None:
+def _find_listed(word: str, lists: Lists) -> Found | None:
     """The first list that has the word; a capitalised word also in lower case, a lower-case word
     also as a name.
     """
@@ -380,11 +384,11 @@ def _listed(word: str, lists: Lists) -> Found | None:
     for entries, source, confidence in lists:
         for form in forms:
             if form in entries:
-                return _found(entries[form], source, confidence)
+                return _make_found(entries[form], source, confidence)
     return None
 
 
-def _found(entry: Entry, source: Source, confidence: float) -> Found:
+def _make_found(entry: Entry, source: Source, confidence: float) -> Found:
     if isinstance(entry, str):
         return Found(entry if source == "user" else to_kokoro(entry), source, confidence)
     senses = {key: phonemes and to_kokoro(phonemes) for key, phonemes in entry.items()}

@@ -1,7 +1,7 @@
 """Words built from others: stems and the sounds of -s, -ed, -ing and the clitics behind them;
 strings said letter by letter.
 
-    list(stems("tries"))        # [("s", "try"), ("s", "trie"), ("s", "tri")]
+    list(list_stems("tries"))        # [("s", "try"), ("s", "trie"), ("s", "tri")]
     with_ed("wˈAt", "us")       # "wˈATᵻd": the flap of American English
     spell("FBI", letters)       # "ˌɛfbˌiˈI": one word, the last letter carries the stress
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY, restress
 from kokoro_g2p.number_words import ONES
 from kokoro_g2p.result import GB, US, Dialect
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 VOICELESS = frozenset("ptkfθsʃʧ")
 SIBILANTS = frozenset("szʃʒʧʤ")
@@ -29,8 +29,8 @@ _SILENT_E = re.compile(r"(?:^|[^aeiou])[aeiouy][^aeiouwxy]$|th$")
 _CLUSTER = re.compile(r"[^aeiouy]{2}$(?<!th)")
 # unstressed words that lean on the one before: John'll, who've, it'd
 _CLITICS = {
-    US: pairs("ll:əl ve:əv re:əɹ m:m em:əm"),
-    GB: pairs("ll:əl ve:əv re:ə m:m em:əm"),
+    US: parse_pairs("ll:əl ve:əv re:əɹ m:m em:əm"),
+    GB: parse_pairs("ll:əl ve:əv re:ə m:m em:əm"),
 }
 
 
@@ -86,16 +86,16 @@ def with_clitic(stem: str, clitic: str, dialect: Dialect) -> str:
 SUFFIXES: dict[str, Callable[[str, Dialect], str]] = {"s": with_s, "ed": with_ed, "ing": with_ing}
 
 
-def stems(word: str) -> Iterator[tuple[str, str]]:
+def list_stems(word: str) -> Iterator[tuple[str, str]]:
     """(suffix, stem) in the order to try them: -s before -ed before -ing, the plain stem before the
     restored one.
     """
-    yield from (("s", stem) for stem in _s_stems(word))
-    yield from (("ed", stem) for stem in _ed_stems(word))
-    yield from (("ing", stem) for stem in _ing_stems(word))
+    yield from (("s", stem) for stem in _list_s_stems(word))
+    yield from (("ed", stem) for stem in _list_ed_stems(word))
+    yield from (("ing", stem) for stem in _list_ing_stems(word))
 
 
-def _s_stems(word: str) -> Iterator[str]:
+def _list_s_stems(word: str) -> Iterator[str]:
     if len(word) < 3 or not word.endswith("s"):
         return
     if len(word) > 4 and word.endswith("ies"):
@@ -106,7 +106,7 @@ def _s_stems(word: str) -> Iterator[str]:
         yield word[:-2]
 
 
-def _ed_stems(word: str) -> Iterator[str]:
+def _list_ed_stems(word: str) -> Iterator[str]:
     if len(word) < 4 or not word.endswith("ed"):
         return
     if word.endswith("ied"):
@@ -121,7 +121,7 @@ def _ed_stems(word: str) -> Iterator[str]:
         yield word[:-3]
 
 
-def _ing_stems(word: str) -> Iterator[str]:
+def _list_ing_stems(word: str) -> Iterator[str]:
     if len(word) < 5 or not word.endswith("ing"):
         return
     stem = word[:-3]
@@ -136,14 +136,14 @@ def _ing_stems(word: str) -> Iterator[str]:
 
 
 # Stems that go last: rarer in wordfreq than their neighbour with or without an e, and past tenses
-_RARER = word_set(
+_RARER = parse_set(
     "ach bast bing corps daube emerg fixe hamm hast past paye poss puls rang revers rout tens ting"
     " toile travers vy"
 )
 _SOUNDED_E = re.compile("[^aeiouy]e$")
 
 
-def unlikeliness(stem: str, phonemes: str) -> tuple[bool, bool]:
+def rank_stem(stem: str, phonemes: str) -> tuple[bool, bool]:
     """Sort key of a stem among the candidates of one word: the rarer one is last, before it a loan
     word or name whose last e is said (Haile, Toure).
     """
@@ -151,7 +151,7 @@ def unlikeliness(stem: str, phonemes: str) -> tuple[bool, bool]:
     return stem.lower() in _RARER, sounded
 
 
-def lacks_syllable(word: str, stem: str, phonemes: str) -> bool:
+def has_wrong_ending(word: str, stem: str, phonemes: str) -> bool:
     """Whether `word` adds -es to a stem that wants -s: only sibilants and o have -es."""
     return word == f"{stem}es" and stem[-1] != "o" and phonemes[-1:] not in SIBILANTS
 
@@ -172,7 +172,7 @@ def fold(text: str) -> str:
 
 
 _PLAIN = str.maketrans(
-    pairs(
+    parse_pairs(
         "ø:o Ø:O ß:ss æ:ae Æ:AE œ:oe Œ:OE ð:th Ð:Th þ:th Þ:Th đ:d Đ:D ł:l Ł:L ı:i ħ:h Ħ:H"
         " ŋ:ng Ŋ:Ng ’:' ‘:' ʼ:'"
     )
@@ -188,9 +188,9 @@ def spell(text: str, names: Mapping[str, str]) -> str:
     """
     letters = [names[character] for character in fold(text).upper() if character in names]
     groups = [letters[start : start + GROUP] for start in range(0, len(letters), GROUP)]
-    return " ".join(_joined(group) for group in groups)
+    return " ".join(_join_letters(group) for group in groups)
 
 
-def _joined(letters: list[str]) -> str:
+def _join_letters(letters: list[str]) -> str:
     before, mark, last = "".join(restress(name, 0) for name in letters).rpartition(SECONDARY)
     return before + (PRIMARY if mark else "") + last

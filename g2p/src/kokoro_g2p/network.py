@@ -25,19 +25,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_g2p.alphabet import FRAMES, PADDING, Alphabet
-from kokoro_g2p.files import staged, write_json
+from kokoro_g2p.files import write_aside, write_json
 from kokoro_g2p.neural import (
     EXCLUDED,
     LARGEST,
     SCALE,
     WEIGHTS,
     Config,
+    describe_mismatch,
     load_arrays,
-    other_than_described,
 )
 
 
-class Attention(nn.Module):
+class SelfAttention(nn.Module):
     """Self-attention over the unpadded symbols."""
 
     def __init__(self, config: Config) -> None:
@@ -51,17 +51,17 @@ class Attention(nn.Module):
         """x [B, S, C], excluded [B, 1, S] (0, or -EXCLUDED in the padding) -> [B, S, C]."""
         parts = (layer(x).chunk(self.heads, dim=2) for layer in (self.query, self.key, self.value))
         mixed = [
-            self._head(query, key, value, excluded)
+            self._compute_head(query, key, value, excluded)
             for query, key, value in zip(*parts, strict=True)
         ]
         return self.out(torch.cat(mixed, dim=2))  # heads of [B, S, C / heads] -> [B, S, C]
 
-    def _head(self, query: Tensor, key: Tensor, value: Tensor, excluded: Tensor) -> Tensor:
+    def _compute_head(self, query: Tensor, key: Tensor, value: Tensor, excluded: Tensor) -> Tensor:
         scores = query @ key.transpose(1, 2) * self.scale + excluded  # [B, S, S]
         return torch.softmax(scores, dim=2) @ value
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention, then a convolution over three symbols and a linear layer; each normalized before
     and added.
     """
@@ -69,7 +69,7 @@ class Block(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
-        self.attention = Attention(config)
+        self.attention = SelfAttention(config)
         self.taps, self.narrow = (
             nn.Linear(3 * config.width, config.inner),
             nn.Linear(config.inner, config.width),
@@ -106,9 +106,11 @@ class LetterToSound(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, width, answers = config, config.width, FRAMES * config.sounds
+        self.config = config
+        width = config.width
+        answers = FRAMES * config.sounds
         self.embedding = nn.Embedding(config.symbols, width)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
+        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(width)
         self.answer, self.condition = nn.Linear(width, answers), nn.Linear(answers, width)
 
@@ -122,7 +124,7 @@ class LetterToSound(nn.Module):
             model = cls(config).eval()
             model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
         except (TypeError, ValueError, RuntimeError) as problem:
-            raise other_than_described(path or WEIGHTS, problem) from None
+            raise describe_mismatch(path or WEIGHTS, problem) from None
         return model.requires_grad_(False)
 
     def run(self, ids: np.ndarray) -> np.ndarray:
@@ -138,7 +140,9 @@ class LetterToSound(nn.Module):
         """Logits after the blocks of `answers` and after the last, [B, S, 2 * sounds] each."""
         inside = (ids != PADDING).to(self.norm.weight.dtype)  # [B, S]
         excluded = ((inside - 1) * EXCLUDED).unsqueeze(1)  # [B, 1, S]
-        x, inside, layers_out = self.embedding(ids), inside.unsqueeze(2), []  # [B, S, C], [B, S, 1]
+        x = self.embedding(ids)  # [B, S, C]
+        inside = inside.unsqueeze(2)  # [B, S, 1]
+        layers_out = []
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, inside, excluded)
             if number in self.config.answers:
@@ -151,13 +155,13 @@ class LetterToSound(nn.Module):
         return [*layers_out, self.answer(self.norm(x))]
 
 
-def frames_of(logits: Tensor) -> Tensor:
+def split_frames(logits: Tensor) -> Tensor:
     """The two frames of every letter one after the other: [B, S, 2 * sounds] -> [B, 2S, sounds]."""
     batch, symbols, both = logits.shape
     return logits.reshape(batch, FRAMES * symbols, both // FRAMES)  # [B, 2S, sounds]
 
 
-def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantize_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A matrix [out, in] as int8 [out, in] and float32 scales [out, 1]: the largest magnitude of a
     row becomes 127.
     """
@@ -176,8 +180,8 @@ def save_weights(
     for name, parameter in model.state_dict().items():
         arrays[name] = parameter.detach().numpy().astype(np.float32)
         if parameter.dim() == 2 and name != "embedding.weight":
-            arrays[name], arrays[name + SCALE] = quantized(arrays[name])
-    with staged(path) as aside, aside.open("wb") as stream:
+            arrays[name], arrays[name + SCALE] = quantize_rows(arrays[name])
+    with write_aside(path) as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     manifest = {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training}

@@ -32,10 +32,10 @@ from kokoro_g2p.alphabet import (
     SYMBOL_COUNT,
     Alphabet,
     encode,
-    speakable,
+    is_pronounceable,
 )
-from kokoro_g2p.bundled import DATA, content
-from kokoro_g2p.ctc import NOTHING, calibrated, decoded_batch
+from kokoro_g2p.bundled import DATA, read_data
+from kokoro_g2p.ctc import NOTHING, calibrate_guesses, decode_batch
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.files import parse_json, read_npz
 from kokoro_g2p.result import GB, US, Guess, Language
@@ -72,7 +72,7 @@ class NeuralG2P:
         run: Run,
         alphabet: Alphabet = AMERICAN,
         confidence: tuple[float, float] = (1.0, 0.0),
-        reads: Callable[[str], bool] = speakable,
+        reads: Callable[[str], bool] = is_pronounceable,
         encoded: Callable[[str], tuple[int, ...]] = encode,
     ) -> None:
         """`run` computes the logits; `confidence`: slope and shift that make its probability the
@@ -87,11 +87,12 @@ class NeuralG2P:
         InputError when they are missing or changed.
         """
         path = path or WEIGHTS_OF[dialect]
-        run, alphabet = numpy_run(*load_arrays(path)), alphabet_of(path, dialect)
+        run = make_network(*load_arrays(path))
+        alphabet = read_alphabet(path, dialect)
         if dialect not in alphabet.tags:
-            return cls(run, alphabet, confidence_of(path))
+            return cls(run, alphabet, read_confidence(path))
         encoded = partial(alphabet.encode, tag=alphabet.tags.index(dialect))
-        return cls(run, alphabet, confidence_of(path), alphabet.reads, encoded)
+        return cls(run, alphabet, read_confidence(path), alphabet.can_read, encoded)
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
         """One guess a word, in order; the same whatever else is asked at the same time, up to the
@@ -106,12 +107,12 @@ class NeuralG2P:
         for start in range(0, len(places), BATCH):
             chunk = places[start : start + BATCH]
             for place, guess in zip(
-                chunk, self._guesses([words[place] for place in chunk]), strict=True
+                chunk, self._predict_batch([words[place] for place in chunk]), strict=True
             ):
                 guesses[place] = guess
         return guesses
 
-    def _guesses(self, words: Sequence[str]) -> list[Guess]:
+    def _predict_batch(self, words: Sequence[str]) -> list[Guess]:
         symbols = [self.encoded(word) for word in words]
         ids = np.full((len(words), max(map(len, symbols))), PADDING, dtype=np.int32)
         for row, row_symbols in zip(ids, symbols, strict=True):
@@ -119,8 +120,8 @@ class NeuralG2P:
         rows, width = ids.shape
         # [B, S, 2 * sounds] -> [B, 2S, sounds]
         logits = self.run(ids).reshape(rows, FRAMES * width, len(self.alphabet.sounds))
-        return calibrated(
-            decoded_batch(logits, [len(row_symbols) for row_symbols in symbols], self.alphabet),
+        return calibrate_guesses(
+            decode_batch(logits, [len(row_symbols) for row_symbols in symbols], self.alphabet),
             *self.confidence,
         )
 
@@ -129,7 +130,7 @@ Arrays = Mapping[str, np.ndarray]
 EPSILON = np.float32(1e-5)  # of the layer normalization
 
 
-def numpy_run(arrays: Arrays, config: Config) -> Callable[[np.ndarray], np.ndarray]:
+def make_network(arrays: Arrays, config: Config) -> Callable[[np.ndarray], np.ndarray]:
     """Return the network as a function of ids. Raises KeyError where an array is missing."""
     network = Network(arrays, config)
     network(np.ones((1, 1), dtype=np.int32))  # an array that is missing is told now
@@ -150,22 +151,22 @@ class Network:
         excluded = ((inside - 1) * np.float32(EXCLUDED))[:, None]  # [B, 1, S]
         x = self._arrays["embedding.weight"][ids]  # [B, S, C]
         for number in range(1, self._config.blocks + 1):
-            x = self._block(f"blocks.{number - 1}", x, inside[..., None], excluded)
+            x = self._apply_block(f"blocks.{number - 1}", x, inside[..., None], excluded)
             if number in self._config.answers:
-                logits = self._linear("answer", self._norm("norm", x))
+                logits = self._apply_linear("answer", self._apply_norm("norm", x))
                 guess = np.concatenate(
                     [softmax(frame) for frame in np.split(logits, FRAMES, axis=2)], axis=2
                 )
-                x = x + self._linear("condition", guess)
-        return self._linear("answer", self._norm("norm", x))
+                x = x + self._apply_linear("condition", guess)
+        return self._apply_linear("answer", self._apply_norm("norm", x))
 
-    def _linear(self, name: str, x: np.ndarray) -> np.ndarray:
+    def _apply_linear(self, name: str, x: np.ndarray) -> np.ndarray:
         weight = self._arrays[f"{name}.weight"]
         # [B, S, in] as one matrix [B S, in]: one product instead of B small ones
         product = x.reshape(-1, weight.shape[1]) @ weight.T
         return product.reshape(*x.shape[:2], -1) + self._arrays[f"{name}.bias"]
 
-    def _norm(self, name: str, x: np.ndarray) -> np.ndarray:
+    def _apply_norm(self, name: str, x: np.ndarray) -> np.ndarray:
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = (centred * centred).mean(axis=-1, keepdims=True)
         return (
@@ -173,20 +174,24 @@ class Network:
             + self._arrays[f"{name}.bias"]
         )
 
-    def _block(
+    def _apply_block(
         self, name: str, x: np.ndarray, inside: np.ndarray, excluded: np.ndarray
     ) -> np.ndarray:
-        x = x + self._attention(f"{name}.attention", self._norm(f"{name}.norms.0", x), excluded)
+        x = x + self._apply_attention(
+            f"{name}.attention", self._apply_norm(f"{name}.norms.0", x), excluded
+        )
         # [B, S + 2, C]
-        near = np.pad(self._norm(f"{name}.norms.1", x) * inside, ((0, 0), (1, 1), (0, 0)))
+        near = np.pad(self._apply_norm(f"{name}.norms.1", x) * inside, ((0, 0), (1, 1), (0, 0)))
         taps = np.concatenate([near[:, :-2], near[:, 1:-1], near[:, 2:]], axis=2)  # [B, S, 3C]
-        return x + self._linear(f"{name}.narrow", np.maximum(self._linear(f"{name}.taps", taps), 0))
+        return x + self._apply_linear(
+            f"{name}.narrow", np.maximum(self._apply_linear(f"{name}.taps", taps), 0)
+        )
 
-    def _attention(self, name: str, x: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+    def _apply_attention(self, name: str, x: np.ndarray, excluded: np.ndarray) -> np.ndarray:
         heads = self._config.heads
         scale = np.float32(1 / math.sqrt(self._config.width // heads))
         parts = (
-            np.split(self._linear(f"{name}.{part}", x), heads, axis=2)
+            np.split(self._apply_linear(f"{name}.{part}", x), heads, axis=2)
             for part in ("query", "key", "value")
         )
         mixed = [
@@ -194,7 +199,7 @@ class Network:
             for query, key, value in zip(*parts, strict=True)
         ]
         # heads of [B, S, C / heads] -> [B, S, C]
-        return self._linear(f"{name}.out", np.concatenate(mixed, axis=2))
+        return self._apply_linear(f"{name}.out", np.concatenate(mixed, axis=2))
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -229,16 +234,16 @@ def load_arrays(path: Path | None = None) -> tuple[dict[str, np.ndarray], Config
     """
     path = path or WEIGHTS
     manifest = read_manifest(path)
-    weights = _checked(path, manifest)
+    weights = _read_weights(path, manifest)
     try:
-        return _state(weights), Config(
+        return _read_state(weights), Config(
             **manifest["config"] | {"answers": tuple(manifest["config"]["answers"])}
         )
     except (KeyError, TypeError, ValueError, OSError) as problem:
-        raise other_than_described(path, problem) from None
+        raise describe_mismatch(path, problem) from None
 
 
-def other_than_described(path: Path, problem: Exception) -> InputError:
+def describe_mismatch(path: Path, problem: Exception) -> InputError:
     what = str(problem).splitlines()[-1].strip()
     return InputError(f"{path} does not hold the model its manifest describes ({what}): {AGAIN}")
 
@@ -248,7 +253,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     missing or not JSON.
     """
     if path.parent == DATA:
-        content(path.with_suffix(".json"))  # raises InputError where it is not as it was hashed
+        read_data(path.with_suffix(".json"))  # raises InputError where it is not as it was hashed
     described = path.with_suffix(".json")
     try:
         manifest = parse_json(described.read_text(encoding="utf-8"), str(described))
@@ -274,7 +279,7 @@ def describe_weights(path: Path) -> dict[str, Any]:
     }
 
 
-def confidence_of(path: Path) -> tuple[float, float]:
+def read_confidence(path: Path) -> tuple[float, float]:
     """Slope and shift that make the network's probability the share of right words (g2p/neural.py);
     1 and 0 where none were fitted.
     """
@@ -282,7 +287,7 @@ def confidence_of(path: Path) -> tuple[float, float]:
     return float(fitted.get("slope", 1.0)), float(fitted.get("shift", 0.0))
 
 
-def alphabet_of(path: Path, dialect: Language = US) -> Alphabet:
+def read_alphabet(path: Path, dialect: Language = US) -> Alphabet:
     """The alphabet that a manifest describes, else the dialect's."""
     fields = read_manifest(path).get("alphabet")
     if fields is None:
@@ -291,7 +296,7 @@ def alphabet_of(path: Path, dialect: Language = US) -> Alphabet:
     return Alphabet(**texts, letters=fields["letters"])
 
 
-def _checked(path: Path, manifest: dict[str, Any]) -> bytes:
+def _read_weights(path: Path, manifest: dict[str, Any]) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -305,7 +310,7 @@ def _checked(path: Path, manifest: dict[str, Any]) -> bytes:
     return content
 
 
-def _state(content: bytes) -> dict[str, np.ndarray]:
+def _read_state(content: bytes) -> dict[str, np.ndarray]:
     arrays = read_npz(io.BytesIO(content), "the weights")
     values = {
         name: array.astype(np.float32) for name, array in arrays.items() if not name.endswith(SCALE)

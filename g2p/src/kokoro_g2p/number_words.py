@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 
 from kokoro_g2p.result import GB, Dialect
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.word_lists import parse_pairs
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
@@ -21,7 +21,7 @@ SCALES = ["", *["thousand", "million", "billion", "trillion", "quadrillion", "qu
 _MONTHS = "January February March April May June July August September October November December"
 MONTHS = _MONTHS.split()
 LARGEST_DIGITS = 18  # longer runs are read digit by digit
-IRREGULAR = pairs(
+IRREGULAR = parse_pairs(
     "one:first two:second three:third five:fifth eight:eighth nine:ninth twelve:twelfth"
 )
 
@@ -48,7 +48,9 @@ def cardinal(number: int, dialect: Dialect) -> str:
     """0 to 10^21 - 1; commas left out, tens and ones joined by a hyphen."""
     if number < 1000:
         return below_thousand(number, dialect)
-    groups, rest, scale = [], number, 0
+    groups = []
+    rest = number
+    scale = 0
     while rest:
         rest, group = divmod(rest, 1000)
         if group:
@@ -133,12 +135,13 @@ def signed(text: str, dialect: Dialect) -> str:
 
 
 ROMAN = {
-    letter: int(value) for letter, value in pairs("I:1 V:5 X:10 L:50 C:100 D:500 M:1000").items()
+    letter: int(value)
+    for letter, value in parse_pairs("I:1 V:5 X:10 L:50 C:100 D:500 M:1000").items()
 }
 NUMERAL = r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
 
 
-def roman_value(numeral: str) -> int | None:
+def parse_roman(numeral: str) -> int | None:
     """XIV -> 14; None for what is no numeral below 4000."""
     if not numeral or not re.fullmatch(NUMERAL, numeral):
         return None

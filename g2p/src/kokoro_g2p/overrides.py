@@ -3,7 +3,7 @@ offsets mapped back.
 
     marked = extract("[Kokoro](/kˈOkəɹO/) is [not](2) slow.")
     marked.text                   # "\ue000 is not slow."
-    marked.original(0, 1)         # (1, 7): the word inside the brackets
+    marked.find_original(0, 1)      # (1, 7): the word inside the brackets
 
     [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/alphabet.py
     [FBI](characters)    letter by letter        [2026](digits)   digit by digit
@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kokoro_g2p.alphabet import language_of, to_kokoro, unknown_symbol
+from kokoro_g2p.alphabet import find_language, find_unknown_symbol, to_kokoro
 from kokoro_g2p.result import GB, US, Drop, Language, Source
 from kokoro_g2p.ssml import (
     BLOCKS,
@@ -31,13 +31,13 @@ from kokoro_g2p.ssml import (
     NAMES,
     PATTERN,
     TOOLS,
-    Opened,
+    StartTag,
+    clip_markup,
+    find_voice,
     name_of,
-    opened,
-    request_of,
-    shortened,
-    tool_pause_s,
-    voice_of,
+    parse_request,
+    parse_tag,
+    parse_tool_pause_s,
 )
 from kokoro_g2p.tags import is_tag
 
@@ -94,26 +94,28 @@ class Phrases:
     """
 
     def __init__(self, phrases: Mapping[str, str]) -> None:
-        self._exact, self._lower = (
-            dict(phrases),
-            {text: spoken for text, spoken in phrases.items() if text == text.lower()},
-        )
+        self._exact = dict(phrases)
+        self._lower = {text: spoken for text, spoken in phrases.items() if text == text.lower()}
         longest = sorted(phrases, key=lambda text: (-len(text), text))
         either = "|".join(
-            (f"(?i:{_spaced(text)})" if text in self._lower else f"(?-i:{_spaced(text)})")
+            (
+                f"(?i:{_build_phrase(text)})"
+                if text in self._lower
+                else f"(?-i:{_build_phrase(text)})"
+            )
             for text in longest
         )
         self.pattern = re.compile(
             rf"{_LINKED}|(?P<phrase>(?<!\w)(?:{either})(?!\w))", re.IGNORECASE
         )
 
-    def phonemes(self, text: str) -> str:
+    def find_phonemes(self, text: str) -> str:
         """What a phrase found in a text is said as."""
         plain = " ".join(text.split())
         return self._exact.get(plain) or self._lower[plain.lower()]
 
 
-def _spaced(text: str) -> str:
+def _build_phrase(text: str) -> str:
     return r"\s+".join(re.escape(piece) for piece in text.split(" "))
 
 
@@ -136,34 +138,32 @@ class Marked:
     # by where their run begins in the text as given, words of another language
     foreign: Mapping[int, Sequence[Foreign]] | None = None
 
-    def pace_at(self, place: int) -> float:
+    def find_pace(self, place: int) -> float:
         """The share of the usual pace at a character of the text as given."""
         return next((pace for start, end, pace in self.paces if start <= place < end), 1.0)
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Nothing was taken out: offsets are those of the text as given."""
         return self.sources == ((0, 0),)
 
-    def original(self, start: int, end: int) -> tuple[int, int]:
+    def find_original(self, start: int, end: int) -> tuple[int, int]:
         """Half-open offsets in the user's text for start:end of `text`."""
-        if self.plain:
+        if self.is_plain:
             return start, end
         first, last = (
             bisect_right(self.starts, start) - 1,
             bisect_right(self.starts, max(end - 1, start)) - 1,
         )
         begin, finish = self.sources[first], self.sources[last]
-        left = begin[0] if self._stands_for(first) else begin[0] + start - self.starts[first]
-        return left, finish[1] if self._stands_for(last) else finish[0] + end - self.starts[last]
+        left = begin[0] if self._is_stand_in(first) else begin[0] + start - self.starts[first]
+        return left, finish[1] if self._is_stand_in(last) else finish[0] + end - self.starts[last]
 
-    def _stands_for(self, piece: int) -> bool:
+    def _is_stand_in(self, piece: int) -> bool:
         """Whether a piece is not the text's own: a placeholder, or the words of an alias."""
         after = self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)
-        piece_length, length = (
-            after - self.starts[piece],
-            self.sources[piece][1] - self.sources[piece][0],
-        )
+        piece_length = after - self.starts[piece]
+        length = self.sources[piece][1] - self.sources[piece][0]
         return self.text[self.starts[piece] : after] == PLACEHOLDER or piece_length != length
 
 
@@ -180,41 +180,42 @@ def extract(
     """
     if phrases is None and not outer and _FIRST.search(text) is None:
         return Marked(text)
-    work, place = _Work(text, language, outer, others), 0
+    work = _Work(text, language, outer, others)
+    place = 0
     pattern = phrases.pattern if phrases else _ANY
     match = pattern.search(text)
     while match:
         work.keep(place, match.start())
         place = match.end()
         if match["name"]:
-            work.tag(match)
+            work.read_tag(match)
         elif work.is_silent:
             work.drop(*match.span(), "markup")
         elif phrases and match["phrase"]:
-            spoken = phrases.phonemes(match["phrase"])
-            work.placeholder(Override(phonemes=spoken, user=True), *match.span())
+            spoken = phrases.find_phonemes(match["phrase"])
+            work.add_placeholder(Override(phonemes=spoken, user=True), *match.span())
         elif match["element"]:
-            place = work.element(match)
+            place = work.read_element(match)
         elif match["tool"]:
-            seconds = tool_pause_s(match)
+            seconds = parse_tool_pause_s(match)
             if match["voice"]:
-                work.speaker(match)
+                work.read_voice(match)
             elif seconds is None:
                 work.drop(*match.span(), f"tag not understood: {match[0][:60]}")
             else:
-                work.pause(seconds, *match.span())
+                work.add_pause(seconds, *match.span())
         elif match["private"]:
             work.drop(*match.span(), "private use")
         elif match["cdata"]:
             work.keep(*match.span("cdata"))
         elif match[1] is None:  # a comment, an instruction, a document type
             is_type = match[0][:3].upper() == "<!D" and "speak" in match[0]
-            work.drop(*match.span(), shortened(match[0]) if is_type else "markup")
+            work.drop(*match.span(), clip_markup(match[0]) if is_type else "markup")
         else:
-            work.override(match)
+            work.read_override(match)
         match = pattern.search(text, place)
     work.keep(place, len(text))
-    return work.marked()
+    return work.build_marked()
 
 
 class _Work:
@@ -228,8 +229,8 @@ class _Work:
         others: ReadsOthers,
     ) -> None:
         self.text, self.language, self.others = text, language, others
-        self.voice = voice_of(outer)
-        self.open: list[Opened] = []
+        self.voice = find_voice(outer)
+        self.open: list[StartTag] = []
         # of each open element where it begins in the cleaned text, and the language inside
         self.places: list[tuple[int, Language]] = []
         self.foreign: dict[int, Sequence[Foreign]] = {}
@@ -241,7 +242,7 @@ class _Work:
         self.drops: list[tuple[int, int, str]] = []
         self.length = 0
         for tag in outer:
-            self.push(opened(tag))
+            self.push(parse_tag(tag))
 
     @property
     def is_silent(self) -> bool:
@@ -268,7 +269,7 @@ class _Work:
             self.drops += [(start + a, start + b, why) for a, b, why in drops]
         if piece[0].isspace():
             self.add(" ", start, start)
-        self.placeholder(Override(phonemes=" ".join([word[2] for word in words])), start, end)
+        self.add_placeholder(Override(phonemes=" ".join([word[2] for word in words])), start, end)
         if piece[-1].isspace():
             self.add(" ", end, end)
 
@@ -283,40 +284,42 @@ class _Work:
         if pace != 1:
             self.paces.append((start, end, min(max(pace, SLOWEST), FASTEST)))
 
-    def placeholder(self, override: Override, start: int, end: int) -> None:
+    def add_placeholder(self, override: Override, start: int, end: int) -> None:
         place = self.length
         self.overrides.append(replace(override, start=place, end=place + 1))
         self.add(PLACEHOLDER, start, end)
 
-    def pause(self, seconds: float, start: int, end: int) -> None:
+    def add_pause(self, seconds: float, start: int, end: int) -> None:
         """A pause, or words apart where it has no length."""
         if seconds:
-            self.placeholder(Override(pause_s=min(seconds, MAX_PAUSE_S)), start, end)
+            self.add_placeholder(Override(pause_s=min(seconds, MAX_PAUSE_S)), start, end)
         else:
             self.drop(start, end, "markup")
             self.add(" ", start, end)
 
-    def element(self, match: re.Match[str]) -> int:
+    def read_element(self, match: re.Match[str]) -> int:
         """An element that something else is said for. Answers where the text goes on; its words are
         read where it is malformed.
         """
         content = _TAGS.sub("", match["content"])
-        name, span = match["element"].lower(), match.span("content")
-        request = request_of(name, match["values"], content, self.spoken)
+        name = match["element"].lower()
+        span = match.span("content")
+        request = parse_request(name, match["values"], content, self.spoken)
         if request is None:
-            self.drop(match.start(), span[0], shortened(self.text[match.start() : span[0]]))
+            self.drop(match.start(), span[0], clip_markup(self.text[match.start() : span[0]]))
             return span[0]
         if request.kind == "alias":
             self.say(str(request.value), *span)
         elif request.kind == "phonemes":
-            self.placeholder(Override(phonemes=str(request.value)), *span)
+            self.add_placeholder(Override(phonemes=str(request.value)), *span)
         else:
-            self.placeholder(Override(say_as=str(request.value)), *span)
+            self.add_placeholder(Override(say_as=str(request.value)), *span)
         return match.end()
 
-    def tag(self, match: re.Match[str]) -> None:
+    def read_tag(self, match: re.Match[str]) -> None:
         """A tag of SSML; inside <speak> every tag is."""
-        name, span = name_of(match["name"]), match.span()
+        name = name_of(match["name"])
+        span = match.span()
         is_speech = name in NAMES and (name != "sub" or "alias" in match["attributes"])
         if not any(one.name == "speak" for one in self.open) and not (
             (name == "speak" and not self.length)
@@ -325,40 +328,40 @@ class _Work:
             self.keep(*span)
             return
         if name in ("break", "silence"):
-            request = None if match["closes"] else request_of(name, match["attributes"], "", US)
+            request = None if match["closes"] else parse_request(name, match["attributes"], "", US)
             if request is not None and not self.is_silent:
-                self.pause(float(request.value), *span)
+                self.add_pause(float(request.value), *span)
                 return
-            self.drop(*span, "markup" if match["closes"] else shortened(match[0]))
+            self.drop(*span, "markup" if match["closes"] else clip_markup(match[0]))
         elif match["closes"]:
             self.close(name, span)
         else:
-            self.begin(match)
+            self.open_tag(match)
         before = self.text[: span[0]][-1:]
         if not self.is_silent and (name in BLOCKS or before in (*".!?…,;:",)):
             self.add(" ", *span)
 
-    def speaker(self, match: re.Match[str]) -> None:
+    def read_voice(self, match: re.Match[str]) -> None:
         """[voice:am_adam 0.9]: it holds until the next one, or the end of the element around it."""
         self.drop(*match.span(), "markup")
         if self.open and self.open[-1].name == MARK:
             self.open.pop()
             self.places.pop()
-        self.push(opened(match[0]))
+        self.push(parse_tag(match[0]))
 
-    def begin(self, match: re.Match[str]) -> None:
+    def open_tag(self, match: re.Match[str]) -> None:
         """A start tag, or an element that holds nothing."""
-        one = opened(match[0])
+        one = parse_tag(match[0])
         is_full = len(self.open) >= DEEPEST
-        is_lost = (one.language or one.name == "lang") and not self.meant(one.language)
+        is_lost = (one.language or one.name == "lang") and not self.find_language(one.language)
         is_counted = one.counted or is_full or is_lost
-        self.drop(*match.span(), shortened(match[0]) if is_counted else "markup")
+        self.drop(*match.span(), clip_markup(match[0]) if is_counted else "markup")
         if one.has_effect and not match["empty"] and not is_full:
             self.push(one)
 
-    def push(self, one: Opened) -> None:
+    def push(self, one: StartTag) -> None:
         """Open an element. A voice speaks its own language unless it names another."""
-        language = self.meant(one.language) or (self.language if one.voice else self.spoken)
+        language = self.find_language(one.language) or (self.language if one.voice else self.spoken)
         self.open.append(one)
         self.places.append((self.length, language))
 
@@ -367,9 +370,9 @@ class _Work:
         """The language that holds here."""
         return self.places[-1][1] if self.places else self.language
 
-    def meant(self, tag: str) -> Language | None:
+    def find_language(self, tag: str) -> Language | None:
         """The language that a BCP 47 tag names, of whatever region; None where nobody reads it."""
-        name = language_of(tag)
+        name = find_language(tag)
         if name == self.language or (name, self.language) == (US, GB):
             return self.language
         return name if name is not None and self.others(name, "") is not None else None
@@ -377,23 +380,23 @@ class _Work:
     def close(self, name: str, span: tuple[int, int]) -> None:
         """An end tag: its element ends, and what it holds. One of no element is counted."""
         names = [one.name for one in self.open]
-        is_lost = Opened("", name).has_effect and name not in names
-        self.drop(*span, shortened(self.text[span[0] : span[1]]) if is_lost else "markup")
+        is_lost = StartTag("", name).has_effect and name not in names
+        self.drop(*span, clip_markup(self.text[span[0] : span[1]]) if is_lost else "markup")
         while name in names:
             one, (begin, _) = self.open.pop(), self.places.pop()
-            self.stress(one, begin)
+            self.add_stress(one, begin)
             if one.name == name:
                 break
 
-    def stress(self, one: Opened, begin: int) -> None:
+    def add_stress(self, one: StartTag, begin: int) -> None:
         """The words since `begin` are as loud as the element asks."""
         if one.stress is not None:
             self.overrides.append(Override(begin, self.length, stress=one.stress, tag=one.tag))
 
-    def marked(self) -> Marked:
+    def build_marked(self) -> Marked:
         """The whole text's."""
         for one, (begin, _) in reversed([*zip(self.open, self.places, strict=True)]):
-            self.stress(one, begin)
+            self.add_stress(one, begin)
         marked = Marked(
             "".join(self.pieces),
             tuple(self.overrides),
@@ -406,24 +409,27 @@ class _Work:
             self.foreign,
         )
         for match in _UNCLOSED.finditer(marked.text):
-            self.drop(*marked.original(*match.span()), "unclosed override")
+            self.drop(*marked.find_original(*match.span()), "unclosed override")
         return replace(marked, drops=tuple(sorted(self.drops)))
 
-    def override(self, match: re.Match[str]) -> None:
+    def read_override(self, match: re.Match[str]) -> None:
         """`[word](target)`: a placeholder for phonemes, a mark for a stress; any other
         target is counted as dropped.
         """
-        start, end, target = match.start(1), match.end(1), match.group(2)
-        begin, phonemes = self.length, _phonemes(target)
-        if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
-            self.placeholder(Override(phonemes=phonemes), start, end)
+        start = match.start(1)
+        end = match.end(1)
+        target = match.group(2)
+        begin = self.length
+        phonemes = _parse_phonemes(target)
+        if phonemes and find_unknown_symbol(phonemes) is None and match.group(1).strip():
+            self.add_placeholder(Override(phonemes=phonemes), start, end)
             if match.group(3):
-                self.placeholder(Override(clitic=match.group(3)[1:]), *match.span(3))
+                self.add_placeholder(Override(clitic=match.group(3)[1:]), *match.span(3))
             return
         if target.lower().removeprefix("say-as ") in SAY_AS and any(
             map(str.isalnum, match.group(1))
         ):
-            self.placeholder(Override(say_as=match.group(1)), start, end)
+            self.add_placeholder(Override(say_as=match.group(1)), start, end)
             return
         self.keep(start, end)
         if match.group(3):
@@ -439,7 +445,7 @@ class _Work:
             self.drop(*match.span(2), "link target")
 
 
-def _phonemes(target: str) -> str | None:
+def _parse_phonemes(target: str) -> str | None:
     """The phonemes between slashes, or None for another kind of target."""
     return (
         to_kokoro(target[1:].rstrip("/").strip())

@@ -1,7 +1,7 @@
 """The tagger: probabilities of part-of-speech tags for one word of a sentence, from a table of int8
 weights.
 
-    Tagger.load().tag("They record a song .".split(), 1)      # "vbp"
+    Tagger.load().choose_tag("They record a song .".split(), 1)      # "vbp"
 
 A maximum-entropy model that looks at one word at a time, so only the words that need a tag cost
 anything.
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kokoro_g2p.bundled import DATA, arrays
-from kokoro_g2p.files import staged
-from kokoro_g2p.word_lists import pairs, word_set, word_sets
+from kokoro_g2p.bundled import DATA, read_arrays
+from kokoro_g2p.files import write_aside
+from kokoro_g2p.word_lists import parse_pairs, parse_set, read_word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
 
@@ -29,7 +29,7 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(WORD.findall(text))
 
 
-def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
+def find_nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
     """Index of the occurrence-th (from 0) `word`, case ignored. Raises ValueError when there is
     none.
     """
@@ -41,17 +41,17 @@ def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
     return places[occurrence]
 
 
-LETTERS = pairs(
+LETTERS = parse_pairs(
     "nn:n nnp:n nns:N nnps:N vb:v vbp:v vbz:z vbd:d vbn:e vbg:g jj:j jjr:j jjs:j rb:r"
     " rbr:r rbs:r rp:r md:M dt:D pdt:D prp:P in:I of:I to:T cc:C wdt:W wp:W wrb:W cd:0"
     " ex:X pos:'"
 )
-PRONOUNS = pairs(
+PRONOUNS = parse_pairs(
     "my:S your:S his:S her:S its:S our:S their:S whose:S i:P he:P she:P we:P they:P you:P it:P me:O"
     " him:O us:O them:O myself:O himself:O herself:O itself:O themselves:O yourself:O ourselves:O"
 )
-CONTRACTIONS = pairs("n't:M 'll:PM 'd:PM 've:Pv 're:Pv 'm:Pv 's:n' s':N'")
-ENDINGS = pairs(
+CONTRACTIONS = parse_pairs("n't:M 'll:PM 'd:PM 've:Pv 're:Pv 'm:Pv 's:n' s':N'")
+ENDINGS = parse_pairs(
     "ly:r ing:g ed:ed ous:j ful:j able:j ible:j less:j ive:j ness:n ment:n tion:n sion:n ity:n ss:n"
     " us:n is:n s:N"
 )
@@ -72,13 +72,13 @@ class Classes:
         cached = self.kept.get(word)
         if cached is None:
             lower = word.lower()
-            cached = self.stored.get(lower) or guess(word)
+            cached = self.stored.get(lower) or infer_class(word)
             if len(self.kept) < 50_000:
                 self.kept[word] = cached
         return cached
 
 
-def guess(word: str) -> str:
+def infer_class(word: str) -> str:
     """Class from the form of the word alone."""
     lower = word.lower()
     if lower in PRONOUNS:
@@ -101,22 +101,22 @@ def guess(word: str) -> str:
 EDGE = "#"
 REACH = 9  # words looked back for the auxiliary of the clause
 # classes of words that can only be finite verbs
-SURELY_FINITE = word_set("z d v M dv vd de")
-AUXILIARIES, TIMES = word_sets("words", "auxiliaries times")
+SURELY_FINITE = parse_set("z d v M dv vd de")
+AUXILIARIES, TIMES = read_word_sets("words", "auxiliaries times")
 STOPS = frozenset(".?!;:")
 
 
-def keys(
+def hash_features(
     words: Sequence[str], at: int, classes: Callable[[str], str], is_heteronym: bool = False
 ) -> list[int]:
     """CRC-32 of every feature of `words[at]`: what the weight table is indexed by."""
     return [
         zlib.crc32(name.encode("utf-8", "surrogatepass"))
-        for name in names(words, at, classes, is_heteronym)
+        for name in name_features(words, at, classes, is_heteronym)
     ]
 
 
-def names(
+def name_features(
     words: Sequence[str], at: int, classes: Callable[[str], str], is_heteronym: bool = False
 ) -> list[str]:
     """Features of `words[at]`. `classes` gives the ambiguity class of a word; `known`: the word
@@ -131,7 +131,7 @@ def names(
     ]
     _, w2, w1, word, v1, v2, _ = lower
     k3, k2, k1, _, n1, n2, n3 = kinds
-    helper, near, times, finite = clause(words, at, classes)
+    helper, near, times, finite = describe_clause(words, at, classes)
     features = [
         f"a{w1}",
         f"b{v1}",
@@ -160,8 +160,8 @@ def names(
         f"y{finite} {n1}",
         f"z{n1} {n2} {n3}",
         f"A{k3} {k2} {k1} {finite}",
-        f"B{form(word)} {k1}",
-        f"C{form(word)} {n1}",
+        f"B{find_ending(word)} {k1}",
+        f"C{find_ending(word)} {n1}",
     ]
     if is_heteronym:
         features += [
@@ -175,7 +175,7 @@ def names(
     return features
 
 
-def form(word: str) -> str:
+def find_ending(word: str) -> str:
     """Ending of a word, as far as it tells parts of speech apart."""
     for ending in ("ing", "ed", "ate", "ates", "s"):
         if word.endswith(ending):
@@ -183,7 +183,7 @@ def form(word: str) -> str:
     return ""
 
 
-def clause(
+def describe_clause(
     words: Sequence[str], at: int, classes: Callable[[str], str]
 ) -> tuple[str, str, str, str]:
     """The last auxiliary before the word and how far it is, a word of time in the sentence, and how
@@ -195,7 +195,8 @@ def clause(
         if word in STOPS:
             break
         if word in AUXILIARIES:
-            helper, near = word, str(min(at - index, 4))
+            helper = word
+            near = str(min(at - index, 4))
             break
     times, finite = "", 0
     for index, word in enumerate(words):
@@ -209,7 +210,8 @@ PATH = DATA / "tagger.npz"
 FORMAT = 1
 _TAGS = "nn nns jj rb vb vbp vbz vbd vbn vbg dt in wdt"
 TAGS = tuple(_TAGS.split())
-FINITE, FINITE_LETTERS = word_set("vb vbp vbz vbd"), frozenset("vzdM")
+FINITE = parse_set("vb vbp vbz vbd")
+FINITE_LETTERS = frozenset("vzdM")
 # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
 VERBLESS = 2.5
 ENDS = frozenset(".?!…")
@@ -217,10 +219,10 @@ BASE = ("nn", "jj", "rb", "vb", "vbp")
 PAST = (*BASE, "vbd", "vbn")
 FORMS = {
     form: tuple(tags.split("/"))
-    for form, tags in pairs("ing:vbg/nn/jj ed:vbd/vbn/jj s:nns/vbz that:dt/in/wdt/rb").items()
+    for form, tags in parse_pairs("ing:vbg/nn/jj ed:vbd/vbn/jj s:nns/vbz that:dt/in/wdt/rb").items()
 }
 # base and past alike
-IRREGULAR = word_set(
+IRREGULAR = parse_set(
     "read reread wound dove upset overcast offset undercut overrun put cut set hit"
 )
 
@@ -242,7 +244,7 @@ class Tagger:
         """Read a file of `save`. Raises InputError when it is missing, damaged or of another
         format.
         """
-        head, stored = arrays(path, FORMAT, "python -m kokoro_g2p.training.tagger")
+        head, stored = read_arrays(path, FORMAT, "python -m kokoro_g2p.training.tagger")
         features, weights = stored["features"], stored["weights"]
         classes = {word: kind for kind, words in head["classes"].items() for word in words.split()}
         heteronyms = {word: tuple(tags.split()) for word, tags in head["heteronyms"].items()}
@@ -270,34 +272,35 @@ class Tagger:
 
     def save(self, path: Path = PATH) -> None:
         """Write by rename; the same tagger gives the same bytes (zip members carry no time)."""
-        with staged(path) as aside:
+        with write_aside(path) as aside:
             np.savez_compressed(aside, allow_pickle=False, **self.to_arrays())
 
-    def probabilities(
+    def compute_probabilities(
         self, words: Sequence[str], at: int, tags: Sequence[str] | None = None
     ) -> dict[str, float]:
         """Probability of each tag of `words[at]` among `tags` (default: those the word, or its
         form, can have).
         """
-        lower, rows = words[at].lower(), self.rows
-        allowed = tags or self.heteronyms.get(lower) or possible(lower)
+        lower = words[at].lower()
+        rows = self.rows
+        allowed = tags or self.heteronyms.get(lower) or list_tags(lower)
         is_heteronym = lower in self.heteronyms and lower not in IRREGULAR
         rows_of_word = [
-            rows[key] for key in keys(words, at, self.classes, is_heteronym) if key in rows
+            rows[key] for key in hash_features(words, at, self.classes, is_heteronym) if key in rows
         ]
-        scores = self.scores(rows_of_word)
-        bonus = VERBLESS if self.lacks_verb(words, at) else 0.0
+        scores = self.compute_scores(rows_of_word)
+        bonus = VERBLESS if self.is_verbless(words, at) else 0.0
         chosen = [scores[TAGS.index(tag)] + bonus * (tag in FINITE) for tag in allowed]
         top = max(chosen)
         shares = [math.exp(score - top) for score in chosen]
         total = sum(shares)
         return {tag: share / total for tag, share in zip(allowed, shares, strict=True)}
 
-    def scores(self, rows_of_word: Sequence[int]) -> list[float]:
+    def compute_scores(self, rows_of_word: Sequence[int]) -> list[float]:
         """Log-odds of each of TAGS from these rows."""
         return (self.weights[rows_of_word].sum(0, dtype=np.int32) * self.scale).tolist()  # [T]
 
-    def lacks_verb(self, words: Sequence[str], at: int) -> bool:
+    def is_verbless(self, words: Sequence[str], at: int) -> bool:
         """Is this a whole sentence (it ends with a mark) in which no other word can be its verb?"""
         return words[-1] in ENDS and not any(
             FINITE_LETTERS & {*self.classes(word)}
@@ -305,13 +308,13 @@ class Tagger:
             if index != at
         )
 
-    def tag(self, words: Sequence[str], at: int, tags: Sequence[str] | None = None) -> str:
+    def choose_tag(self, words: Sequence[str], at: int, tags: Sequence[str] | None = None) -> str:
         """The most probable tag of `words[at]`."""
-        shares = self.probabilities(words, at, tags)
+        shares = self.compute_probabilities(words, at, tags)
         return max(shares, key=lambda tag: shares[tag])
 
 
-def possible(word: str) -> tuple[str, ...]:
+def list_tags(word: str) -> tuple[str, ...]:
     """Tags the form of a word allows."""
     lower = word.lower()
     if lower in IRREGULAR:

@@ -1,7 +1,7 @@
 """Where a text rests, and for how long: paragraphs, headings, scene breaks.
 
-    opening_of("It was late.\\n\\n* * *\\n\\nMorning came.", 22)   # "scene"
-    ends_paragraph("One.\\n\\nTwo.", 4)                          # True
+    find_opening("It was late.\\n\\n* * *\\n\\nMorning came.", 22)   # "scene"
+    is_paragraph_end("One.\\n\\nTwo.", 4)                          # True
     parse_pauses("paragraph=0.6,chapter=1.5")
 
 A heading is a line of Markdown (# to ######), or a paragraph of one line: "Chapter 3: The storm",
@@ -66,12 +66,12 @@ _CAPITALS = re.compile(
 _NEXT_LINE = re.compile(r"\s*\n|\s*\Z")
 
 
-def ends_paragraph(text: str, place: int) -> bool:
+def is_paragraph_end(text: str, place: int) -> bool:
     """Whether a paragraph of the whole text ends at character `place`."""
     return PARAGRAPH_BREAK.match(text, place) is not None
 
 
-def opening_of(text: str, place: int) -> Opening:
+def find_opening(text: str, place: int) -> Opening:
     """What the word at `place` of the whole text opens: a heading's first word a chapter, the first
     behind a scene break a scene; "" for all others.
     """

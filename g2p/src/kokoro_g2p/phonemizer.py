@@ -21,10 +21,10 @@ from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from kokoro_g2p.alphabet import LANGUAGES_READ, MAX_PHONEMES, dialect_of, unknown_symbol
-from kokoro_g2p.characters import laid_out
+from kokoro_g2p.alphabet import LANGUAGES_READ, MAX_PHONEMES, dialect_of, find_unknown_symbol
+from kokoro_g2p.characters import mark_breaks
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.languages.scripts import SCRIPTS, script_stages
+from kokoro_g2p.languages.scripts import SCRIPTS, load_script_stages
 from kokoro_g2p.lexicon import Lexicon
 from kokoro_g2p.overrides import Foreign, Phrases, extract
 from kokoro_g2p.reading import FallbackNeural, LateNeural, Neural, Reader
@@ -39,17 +39,17 @@ from kokoro_g2p.result import (
     Source,
     SpokenToken,
     Word,
-    tag_of_mark,
-    tokens_of,
+    find_mark_tag,
+    make_spoken_tokens,
 )
-from kokoro_g2p.sentence import NEAR, Heteronyms, Sentence, SentenceReader
-from kokoro_g2p.splitting import chunks, joined, placed_segments
-from kokoro_g2p.ssml import shortened, voice_of
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.sentence import NEAR, SenseChooser, Sentence, SentenceReader
+from kokoro_g2p.splitting import cut_placed_sentences, cut_result, join_phonemes
+from kokoro_g2p.ssml import clip_markup, find_voice
+from kokoro_g2p.word_lists import parse_pairs
 
 if TYPE_CHECKING:
     from kokoro_g2p.grammar.interpreter import Grammar
-    from kokoro_g2p.heteronyms import Heteronyms as TaggedHeteronyms
+    from kokoro_g2p.heteronyms import Heteronyms
 
 
 UserWords = Path | str | Mapping[str, str] | None
@@ -72,21 +72,21 @@ class ReadsSentences(Protocol):
     (g2p/sentence.py, g2p/languages/reader.py).
     """
 
-    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
+    def read_sentence(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
 
 
-CLOSED = pairs("M:MD D:DT S:PRP$ P:PRP O:PRP I:IN T:TO C:CC W:WP 0:CD X:EX")
+CLOSED = parse_pairs("M:MD D:DT S:PRP$ P:PRP O:PRP I:IN T:TO C:CC W:WP 0:CD X:EX")
 
 
 class LateHeteronyms:
     """The bundled tagger and its choice (g2p/heteronyms.py), loaded when first needed."""
 
     @cached_property
-    def chooser(self) -> "TaggedHeteronyms":
+    def chooser(self) -> "Heteronyms":
         """The chooser. Raises InputError when the tagger is missing or damaged."""
-        from kokoro_g2p.heteronyms import Heteronyms as TaggedHeteronyms
+        from kokoro_g2p.heteronyms import Heteronyms
 
-        return TaggedHeteronyms.load()
+        return Heteronyms.load()
 
     def tag(self, words: Sequence[str], index: int) -> str:
         """The Penn tag of `words[index]`: by the word itself in a closed class, else the tagger's
@@ -95,7 +95,7 @@ class LateHeteronyms:
         tagger = self.chooser.tagger
         closed = CLOSED.get(tagger.classes(words[index])[:1])
         name = words[index][:1].isupper() and index > 0 and not words[index].isupper()
-        return closed or ("NNP" if name else tagger.tag(words, index).upper())
+        return closed or ("NNP" if name else tagger.choose_tag(words, index).upper())
 
     def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str:
         """One of `keys` for `words[index]`."""
@@ -103,11 +103,11 @@ class LateHeteronyms:
 
 
 @lru_cache(REMEMBERED)
-def words_in(language: str, text: str) -> tuple[list[Foreign], Sequence[Drop]]:
+def read_words(language: str, text: str) -> tuple[list[Foreign], Sequence[Drop]]:
     """Start and end in `text`, phonemes, and whether a space follows, of each word; and what is
     left out. Raises InputError when the language's data is missing or damaged.
     """
-    result = loaded(language, None).phonemize(text)
+    result = load_reader(language, None).phonemize(text)
     words = [(word.start, word.end, word.phonemes, word.space) for word in result.words]
     return words, result.drops
 
@@ -121,7 +121,7 @@ class LateReaders:
 
     def __call__(self, language: str, text: str) -> tuple[list[Foreign], Sequence[Drop]] | None:
         """The words of a text in a language; None where that is not held."""
-        return words_in(language, text) if language in self.held else None
+        return read_words(language, text) if language in self.held else None
 
 
 class G2P:
@@ -131,7 +131,7 @@ class G2P:
         self,
         normalizer: Normalizer,
         lexicon: Lexicon,
-        heteronyms: Heteronyms | None = None,
+        heteronyms: SenseChooser | None = None,
         neural: Neural | None = None,
         phrases: Mapping[str, str] | None = None,
         unk: str | None = None,
@@ -154,7 +154,7 @@ class G2P:
         sentence_reader: ReadsSentences,
         language: Language,
         phrases: Mapping[str, str] | None,
-        heteronyms: Heteronyms | None = None,
+        heteronyms: SenseChooser | None = None,
         unk: str | None = None,
     ) -> None:
         self._normalizer, self._reader, self._sentence_reader = normalizer, reader, sentence_reader
@@ -183,9 +183,9 @@ class G2P:
         InputError for a bad one of these.
         """
         from kokoro_g2p.grammar.load import grammar_of
-        from kokoro_g2p.user_lexicon import user_lexicon
+        from kokoro_g2p.user_lexicon import load_user_lexicon
 
-        kind, (user_words, phrases) = dialect_of(dialect), user_lexicon(lexicon)
+        kind, (user_words, phrases) = dialect_of(dialect), load_user_lexicon(lexicon)
         if kind not in (US, GB):
             if fallback is not None or unk is not None or without:
                 raise InputError(
@@ -193,7 +193,7 @@ class G2P:
                 )
             other = cls.__new__(cls)
             if kind in SCRIPTS:
-                normalizer, script = script_stages(kind, user_words)
+                normalizer, script = load_script_stages(kind, user_words)
                 other._set(normalizer, script, script, kind, phrases)
                 script.others = other.others
                 return other
@@ -205,14 +205,14 @@ class G2P:
             other._set(language.normalize, reader, reader, kind, phrases)
             return other
         if unk is not None and (
-            not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")
+            not isinstance(unk, str) or find_unknown_symbol(unk) not in (None, "❓")
         ):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
         words = Lexicon.load(kind, user_words)
         if fallback is not None:
             neural = FallbackNeural(fallback)
         return cls(
-            partial(grammar_of(kind, without), known=words.lists),
+            partial(grammar_of(kind, without), known=words.has_word),
             words,
             LateHeteronyms(),
             neural or LateNeural(kind),
@@ -250,7 +250,7 @@ class G2P:
         tag = getattr(self._heteronyms, "tag", None)
         tags = [
             (
-                tag_of_mark(word.text)
+                find_mark_tag(word.text)
                 if word.source in ("punctuation", "pause")
                 else tag(spoken, place)
                 if tag
@@ -258,7 +258,7 @@ class G2P:
             )
             for place, word in enumerate(result.words)
         ]
-        return result.phonemes, tokens_of(result, tags)
+        return result.phonemes, make_spoken_tokens(result, tags)
 
     def phonemize(self, text: str) -> Result:
         """Phonemes of the whole text, of any length. Never raises on any text: what cannot be said
@@ -267,17 +267,17 @@ class G2P:
         Raises InputError for what is no text: None, bytes, a number.
         """
         if not isinstance(text, str):
-            raise InputError(f"the text is {_kind(text)}: wanted is a str")
+            raise InputError(f"the text is {_describe(text)}: wanted is a str")
         words: list[Word] = []
         dropped: Counter[str] = Counter()
         drops: list[tuple[int, int, str]] = []
-        for _, result in self._results(text):
+        for _, result in self._read_results(text):
             if words and result.words:
                 words[-1] = replace(words[-1], space=True)
             words.extend(result.words)
             dropped.update(result.dropped)
             drops += result.drops
-        return Result(text, joined(words), tuple(words), dict(dropped), tuple(drops))
+        return Result(text, join_phonemes(words), tuple(words), dict(dropped), tuple(drops))
 
     def sentences(
         self, text: str | Iterable[str], limit: int = MAX_PHONEMES, keep_empty: bool = False
@@ -291,18 +291,18 @@ class G2P:
         """
         if not isinstance(text, Iterable) or isinstance(text, (bytes, bytearray)):
             raise InputError(
-                f"the text is {_kind(text)}: wanted is a str, or an iterable of pieces of one"
+                f"the text is {_describe(text)}: wanted is a str, or an iterable of pieces of one"
             )
         waiting: Counter[str] = Counter()
         drops: tuple[tuple[int, int, str], ...] = ()
-        for offset, result in self._results(text):
+        for offset, result in self._read_results(text):
             waiting.update(result.dropped)
             drops += result.drops
             completed = replace(result, dropped=dict(waiting), drops=drops)
             if result.words and len(result.phonemes) <= limit:
                 yield completed
             elif result.words:
-                yield from chunks(completed, limit, offset)
+                yield from cut_result(completed, limit, offset)
             elif keep_empty:
                 yield completed
             else:
@@ -310,21 +310,23 @@ class G2P:
             waiting.clear()
             drops = ()
 
-    def _results(self, text: str | Iterable[str]) -> Iterator[tuple[int, Result]]:
+    def _read_results(self, text: str | Iterable[str]) -> Iterator[tuple[int, Result]]:
         batch: list[Sentence] = []
         size = 1
         outer: tuple[str, ...] = ()
         reader = self
-        for offset, sentence, before, after in placed_segments(text):
-            following = self.reader_of(voice_of(outer)) if outer else self
+        for offset, sentence, before, after in cut_placed_sentences(text):
+            following = self.reader_of(find_voice(outer)) if outer else self
             if following is not reader:
                 yield from reader._read(batch)
-                batch, reader = [], following
-            batch.append(reader._sentence(offset, sentence, outer, before, after))
+                batch = []
+                reader = following
+            batch.append(reader._prepare_sentence(offset, sentence, outer, before, after))
             outer = batch[-1].marked.open
             if len(batch) >= size:
                 yield from reader._read(batch)
-                batch, size = [], min(2 * size, BATCH)
+                batch = []
+                size = min(2 * size, BATCH)
         yield from reader._read(batch)
 
     def reader_of(self, voice: str) -> "G2P":
@@ -337,7 +339,7 @@ class G2P:
         """Read the words of another voice in its language: `reader_of` its name."""
         self._reader_of = reader_of
 
-    def _sentence(
+    def _prepare_sentence(
         self,
         offset: int,
         text: str,
@@ -348,7 +350,7 @@ class G2P:
         """Prepare a sentence for reading; `outer`: start tags of elements that are still open;
         `before`, `after`: what stands around it.
         """
-        laid = laid_out(text, before, after)
+        laid = mark_breaks(text, before, after)
         marked = extract(laid, self._phrases, outer, self._dialect, self.others)
         return Sentence(offset, text, marked, self._normalizer(marked.text, dialect=self._dialect))
 
@@ -361,7 +363,7 @@ class G2P:
         )
         for sentence in batch:
             offset = sentence.offset
-            words, unsaid = self._sentence_reader.words(sentence)
+            words, unsaid = self._sentence_reader.read_sentence(sentence)
             if self._unk is not None:
                 words = tuple(
                     (
@@ -372,28 +374,33 @@ class G2P:
                     for word in words
                 )
             marked = sentence.marked
-            own_drops = (*marked.drops, *self._unheard(sentence, words))
+            own_drops = (*marked.drops, *self._find_unheard(sentence, words))
             lost = (*own_drops, *sentence.normalized.drops)
             dropped = Counter(why for _, _, why in lost) + Counter({"unpronounceable": unsaid})
             drops = tuple(
                 sorted(
                     (
-                        *self._placed(sentence, words),
+                        *self._place_drops(sentence, words),
                         *((a + offset, b + offset, why) for a, b, why in own_drops),
                     )
                 )
             )
             if marked.foreign:
-                words = tuple(part for word in words for part in self._parts(sentence, word))
+                words = tuple(
+                    part for word in words for part in self._split_foreign(sentence, word)
+                )
             if marked.paces or marked.voice:
                 words = tuple(
-                    replace(word, rate=marked.pace_at(word.start - offset), voice=marked.voice)
+                    replace(word, rate=marked.find_pace(word.start - offset), voice=marked.voice)
                     for word in words
                 )
-            yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped), drops)
+            yield (
+                sentence.offset,
+                Result(sentence.text, join_phonemes(words), words, dict(dropped), drops),
+            )
 
     @staticmethod
-    def _parts(sentence: Sentence, word: Word) -> Iterator[Word]:
+    def _split_foreign(sentence: Sentence, word: Word) -> Iterator[Word]:
         """The words of a run of another language; another word itself."""
         run = (sentence.marked.foreign or {}).get(word.start - sentence.offset, ())
         for start, end, phonemes, space in run:
@@ -405,50 +412,53 @@ class G2P:
         if not run:
             yield word
 
-    def _unheard(self, sentence: Sentence, words: tuple[Word, ...]) -> list[tuple[int, int, str]]:
+    def _find_unheard(
+        self, sentence: Sentence, words: tuple[Word, ...]
+    ) -> list[tuple[int, int, str]]:
         """What is asked for with <emphasis> and changes none of the words that it holds: their
         stress is as strong already.
         """
-        marked, lost = sentence.marked, []
+        marked = sentence.marked
+        lost = []
         asked = [one for one in marked.overrides if one.tag]
         if asked:
             others = tuple(one for one in marked.overrides if not one.tag)
             unmarked = replace(sentence, marked=replace(marked, overrides=others))
-            plain, _ = self._sentence_reader.words(unmarked)
+            plain, _ = self._sentence_reader.read_sentence(unmarked)
             changed = [
                 one.start - sentence.offset
                 for one, other in zip(words, plain, strict=False)
                 if one.phonemes != other.phonemes
             ]
             for one in asked:
-                start, end = marked.original(one.start, one.end)
+                start, end = marked.find_original(one.start, one.end)
                 if not [place for place in changed if start <= place < end]:
-                    lost.append((start, end, shortened(one.tag)))
+                    lost.append((start, end, clip_markup(one.tag)))
         return lost
 
     @staticmethod
-    def _placed(sentence: Sentence, words: tuple[Word, ...]) -> Iterator[tuple[int, int, str]]:
+    def _place_drops(sentence: Sentence, words: tuple[Word, ...]) -> Iterator[tuple[int, int, str]]:
         """Drops of the normalizer with offsets of the whole text."""
         spans = {(word.start - sentence.offset, word.end - sentence.offset) for word in words}
         for start, end, why in sentence.normalized.drops:
-            place = sentence.marked.original(start, end) if start < end else (start, end)
+            place = sentence.marked.find_original(start, end) if start < end else (start, end)
             yield place[0] + sentence.offset, place[1] + sentence.offset, why
         for token in sentence.normalized.tokens:
-            place = sentence.marked.original(token.start, token.end)
+            place = sentence.marked.find_original(token.start, token.end)
             if token.kind != "punctuation" and place not in spans:
                 yield place[0] + sentence.offset, place[1] + sentence.offset, "unpronounceable"
 
 
-def _kind(value: object) -> str:
+def _describe(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__} {value!r}"[:60]
 
 
 @cache
-def loaded(dialect: str, lexicon: Path | str | None) -> G2P:
+def load_reader(dialect: str, lexicon: Path | str | None) -> G2P:
     """The reader of a dialect and a user lexicon, loaded once for each pair."""
     return G2P.load(dialect, lexicon)
 
 
 def phonemize(text: str, dialect: str = US, lexicon: Path | str | None = None) -> Result:
     """Phonemes of `text` with all stages, which stay loaded. For long text: `G2P.sentences`."""
-    return loaded(dialect, lexicon).phonemize(text)
+    return load_reader(dialect, lexicon).phonemize(text)

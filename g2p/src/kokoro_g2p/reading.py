@@ -4,7 +4,7 @@ letter.
     reader = Reader(lexicon, neural)
     # one batched call of the neural model for all words nobody knows
     reader.prepare(["well-read", "blorf"])
-    reader.read("blorf")  # Reading("blˈɔɹf", "neural", ...)
+    reader.read("blorf")  # WordReading("blˈɔɹf", "neural", ...)
 """
 
 import re
@@ -18,18 +18,18 @@ from kokoro_g2p.alphabet import (
     PRIMARY,
     SECONDARY,
     VOWELS,
-    readable,
+    find_unknown_symbol,
+    is_readable,
     restress,
-    unknown_symbol,
     weight,
 )
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
 from kokoro_g2p.morphology import fold, is_clitic, spell, with_clitic, with_s
 from kokoro_g2p.result import GB, Guess, Language, Source
-from kokoro_g2p.weak_forms import weak_parts
-from kokoro_g2p.word_lists import british
-from kokoro_g2p.word_parts import Plan, by_origin, plan, with_accent
+from kokoro_g2p.weak_forms import find_weak_parts
+from kokoro_g2p.word_lists import convert_to_british
+from kokoro_g2p.word_parts import ReadingPlan, plan, read_by_origin, with_accent
 
 if TYPE_CHECKING:
     from kokoro_g2p.neural import NeuralG2P
@@ -82,10 +82,10 @@ class FallbackNeural:
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
         """One guess for each word; a word without an answer is spelled."""
-        return [self._checked(word, self._read(word)) for word in words]
+        return [self._check(word, self._read(word)) for word in words]
 
-    def _checked(self, word: str, phonemes: str | None) -> Guess:
-        symbol = unknown_symbol(phonemes or "")
+    def _check(self, word: str, phonemes: str | None) -> Guess:
+        symbol = find_unknown_symbol(phonemes or "")
         if symbol is not None:
             raise InputError(
                 f"the fallback says {word!r} as {phonemes!r}: {symbol!r} is not in Kokoro's"
@@ -95,7 +95,7 @@ class FallbackNeural:
 
 
 @dataclass(frozen=True)
-class Reading:
+class WordReading:
     """Phonemes of one spelling. `senses`: the sentence decides; `vowel`: the first sound is one;
     `unsaid`: letters without a name.
     """
@@ -107,18 +107,18 @@ class Reading:
     vowel: bool = False
     unsaid: int = 0
 
-    def with_phonemes(self, phonemes: str, source: Source | None = None) -> "Reading":
+    def with_phonemes(self, phonemes: str, source: Source | None = None) -> "WordReading":
         """Return the reading with other phonemes."""
         return replace(
             self,
             phonemes=phonemes,
             source=source or self.source,
-            vowel=starts_with_vowel(phonemes),
+            vowel=has_initial_vowel(phonemes),
             senses=None,
         )
 
 
-def starts_with_vowel(phonemes: str) -> bool:
+def has_initial_vowel(phonemes: str) -> bool:
     """Whether the first sound is a vowel; stress marks are not sounds."""
     return phonemes.lstrip("ˈˌ")[:1] in VOWELS if phonemes else False
 
@@ -130,7 +130,7 @@ class Reader:
 
     def __init__(self, lexicon: Lexicon, neural: Neural | None) -> None:
         self.lexicon, self.neural = lexicon, neural
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, WordReading] = {}
         self._guesses: dict[str, Guess] = {}
 
     def prepare(self, words: Iterable[str]) -> None:
@@ -143,60 +143,64 @@ class Reader:
             if word not in self._readings:
                 entry = self._find(word)
                 if entry is not None:
-                    self._readings[word] = _stressed(entry, word)
+                    self._readings[word] = _apply_capitals(entry, word)
                 else:
-                    words_to_ask.update(dict.fromkeys(self._unknown_parts(word)))
+                    words_to_ask.update(dict.fromkeys(self._list_unknown_parts(word)))
         if words_to_ask and self.neural is not None:
             self._guesses.update(
                 zip(words_to_ask, self.neural.predict(list(words_to_ask)), strict=True)
             )
 
-    def read(self, word: str) -> Reading:
+    def read(self, word: str) -> WordReading:
         """The reading of `word`, remembered. Parts that were not prepared are spelled."""
         reading = self._readings.get(word)
         if reading is None:
             reading = self._readings[word] = self._read(word)
         return reading
 
-    def letters(self, text: str) -> Reading:
+    def read_letters(self, text: str) -> WordReading:
         """`text` letter by letter, as the normalizer asked; a small s or 's at its end is an ending
         (CDs, FBI's).
         """
         ending = _LETTERS_ENDING.search(text)
-        reading = self._spelled(text[: ending.start()] if ending else text, 1.0)
+        reading = self._read_spelled(text[: ending.start()] if ending else text, 1.0)
         return (
-            _ended(reading, lambda phonemes: with_s(phonemes, self.lexicon.dialect))
+            _add_ending(reading, lambda phonemes: with_s(phonemes, self.lexicon.dialect))
             if ending
             else reading
         )
 
-    def _unknown(self, word: str) -> Iterator[str]:
+    def _list_unknown(self, word: str) -> Iterator[str]:
         if self.lexicon.find(word) is None:
-            yield from self._unknown_parts(word)
+            yield from self._list_unknown_parts(word)
 
-    def _unknown_parts(self, word: str) -> Iterator[str]:
-        parts = _parts(word)
+    def _list_unknown_parts(self, word: str) -> Iterator[str]:
+        parts = _split_parts(word)
         if len(parts) > 1:
             for part in parts:
-                yield from self._unknown(part)
+                yield from self._list_unknown(part)
             return
         stem, _, clitic = word.rpartition("'")
         if stem and (not clitic or is_clitic(clitic)):
-            yield from self._unknown(stem)
-        elif pronounceable(word):
+            yield from self._list_unknown(stem)
+        elif can_guess(word):
             planned = self._plan(word)
             if planned is None:
                 yield fold(word)
             else:
                 for part in planned.parts:
-                    yield from self._unknown(part)
+                    yield from self._list_unknown(part)
 
-    def _plan(self, word: str) -> Plan | None:
+    def _plan(self, word: str) -> ReadingPlan | None:
         """How the word is read by its parts; a user's own reader of unknown words is asked for
         whole ones.
         """
         is_asked = getattr(self.neural, "source", "neural") != "neural"
-        return None if is_asked else plan(word, self.lexicon.edited, partial(self._dialectal, word))
+        return (
+            None
+            if is_asked
+            else plan(word, self.lexicon.is_edited, partial(self._convert_to_dialect, word))
+        )
 
     def _find(self, word: str) -> Found | None:
         """The entry of the lists; CMUdict guessed names of China and Japan by English spelling, and
@@ -206,71 +210,73 @@ class Reader:
         doubtful = entry is not None and (
             entry.source == "cmudict" or (entry.source == "gold" and word in ("Xi", "Xu"))
         )
-        origin = by_origin(word) if doubtful and word[:1].isupper() else None
+        origin = read_by_origin(word) if doubtful and word[:1].isupper() else None
         if entry is None or origin is None:
             accents = entry is not None and entry.source == "cmudict" and not word.isascii()
             return (
-                entry.changed(partial(with_accent, word))
+                entry.with_change(partial(with_accent, word))
                 if entry is not None and accents
                 else entry
             )
-        return replace(entry, phonemes=self._dialectal(word, origin), source="morphology")
+        return replace(entry, phonemes=self._convert_to_dialect(word, origin), source="morphology")
 
-    def _dialectal(self, word: str, phonemes: str) -> str:
-        return british(phonemes, word) if self.lexicon.dialect == GB else phonemes
+    def _convert_to_dialect(self, word: str, phonemes: str) -> str:
+        return convert_to_british(phonemes, word) if self.lexicon.dialect == GB else phonemes
 
-    def _planned(self, planned: Plan) -> Reading:
+    def _read_plan(self, planned: ReadingPlan) -> WordReading:
         readings = [self.read(part) for part in planned.parts]
         phonemes = planned.said([reading.phonemes for reading in readings])
         source: Source = min(
             (reading.source for reading in readings), key=_ORDER.index, default="morphology"
         )
         source = source if _ORDER.index(source) < _ORDER.index("morphology") else "morphology"
-        return Reading(phonemes, source, planned.confidence, vowel=starts_with_vowel(phonemes))
+        return WordReading(phonemes, source, planned.confidence, vowel=has_initial_vowel(phonemes))
 
-    def _read(self, word: str) -> Reading:
+    def _read(self, word: str) -> WordReading:
         entry = self._find(word)
         if entry is not None:
-            return _stressed(entry, word)
-        parts = _parts(word)
+            return _apply_capitals(entry, word)
+        parts = _split_parts(word)
         if len(parts) > 1:
-            return self._compound([self.read(part) for part in parts], parts)
+            return self._read_compound([self.read(part) for part in parts], parts)
         stem, mark, clitic = word.rpartition("'")
         if mark and stem and (not clitic or is_clitic(clitic)):
-            return _ended(
+            return _add_ending(
                 self.read(stem),
                 lambda phonemes: (
                     with_clitic(phonemes, clitic, self.lexicon.dialect) if clitic else phonemes
                 ),
             )
         if is_plural_acronym(word):
-            return _ended(
+            return _add_ending(
                 self.read(word[:-1]), lambda phonemes: with_s(phonemes, self.lexicon.dialect)
             )
-        planned = self._plan(word) if pronounceable(word) else None
+        planned = self._plan(word) if can_guess(word) else None
         if planned is not None:
-            return self._planned(planned)
+            return self._read_plan(planned)
         guess = self._guesses.get(fold(word))
-        if guess is not None and guess.phonemes and unknown_symbol(guess.phonemes) is None:
+        if guess is not None and guess.phonemes and find_unknown_symbol(guess.phonemes) is None:
             source: Source = getattr(self.neural, "source", "neural")
             phonemes = guess.phonemes
             if source == "neural":
                 phonemes = with_accent(word, phonemes)
-            return Reading(phonemes, source, guess.confidence, vowel=starts_with_vowel(phonemes))
-        return self._spelled(word, 0.0)
+            return WordReading(
+                phonemes, source, guess.confidence, vowel=has_initial_vowel(phonemes)
+            )
+        return self._read_spelled(word, 0.0)
 
-    def _spelled(self, text: str, confidence: float) -> Reading:
+    def _read_spelled(self, text: str, confidence: float) -> WordReading:
         names = self.lexicon.letter_names
         phonemes = spell(text, names)
         unsaid = sum(
             character.isalnum() and not any(part in names for part in fold(character).upper())
             for character in text
         )
-        return Reading(
-            phonemes, "spelled", confidence, vowel=starts_with_vowel(phonemes), unsaid=unsaid
+        return WordReading(
+            phonemes, "spelled", confidence, vowel=has_initial_vowel(phonemes), unsaid=unsaid
         )
 
-    def _compound(self, readings: list[Reading], parts: list[str]) -> Reading:
+    def _read_compound(self, readings: list[WordReading], parts: list[str]) -> WordReading:
         """Parts said as one word: half of them lose their primary stress (misaki/en.py,
         resolve_tokens), not two names.
         """
@@ -288,37 +294,39 @@ class Reader:
         weak: list[str | None] = [None] * len(spoken)
         if len(spoken) > 2:
             weak = list(
-                weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken])
+                find_weak_parts(
+                    [part for part, _ in spoken], [reading.vowel for _, reading in spoken]
+                )
             )
         if parts[0].lower() in PREFIX_SOUNDS:  # re-write: the lists have the preposition
             weak[0] = PREFIX_SOUNDS[parts[0].lower()] + "ː" * (self.lexicon.dialect == GB)
         if parts[0] in ("a", "A") and parts[1].endswith("ing"):
             weak[0] = "ɐ"  # a-running
         full = [form or reading.phonemes for form, (_, reading) in zip(weak, spoken, strict=True)]
-        pieces = _demoted(full, [part for part, _ in spoken])
+        pieces = _reduce_stress(full, [part for part, _ in spoken])
         worst: Source = min(
             (reading.source for _, reading in spoken), key=_ORDER.index, default="spelled"
         )
         source: Source = worst if _ORDER.index(worst) < _ORDER.index("morphology") else "morphology"
         phonemes = "".join(pieces)
         confidence = min((reading.confidence for _, reading in spoken), default=0.0)
-        return Reading(
+        return WordReading(
             phonemes,
             source,
             confidence,
-            vowel=starts_with_vowel(phonemes),
+            vowel=has_initial_vowel(phonemes),
             unsaid=sum(reading.unsaid for reading in readings),
         )
 
 
-def pronounceable(word: str) -> bool:
+def can_guess(word: str) -> bool:
     """Whether the neural model may try: letters it knows, a vowel among them, not a short run of
     capitals.
     """
     plain = fold(word)
     if (
         len(plain) > MAX_LETTERS
-        or not readable(plain)
+        or not is_readable(plain)
         or is_plural_acronym(plain)
         or (plain.isupper() and len(plain) <= ACRONYM)
     ):
@@ -326,13 +334,13 @@ def pronounceable(word: str) -> bool:
     return len(plain) > 1 and re.search("[aeiouy]", plain.lower()) is not None
 
 
-def _parts(word: str) -> list[str]:
+def _split_parts(word: str) -> list[str]:
     return [
         part for part in re.split(r"[-‐‑–_/]+", word.translate({0x2019: "'"})) if part.strip("'")
     ]
 
 
-def _demoted(phonemes: list[str], parts: list[str]) -> list[str]:
+def _reduce_stress(phonemes: list[str], parts: list[str]) -> list[str]:
     stressed = [PRIMARY in sounds for sounds in phonemes]
     if len(phonemes) == 2 and len(parts[0]) == 1:
         chosen = [1]
@@ -354,7 +362,7 @@ def _demoted(phonemes: list[str], parts: list[str]) -> list[str]:
     ]
 
 
-def _stressed(entry: Found, word: str) -> Reading:
+def _apply_capitals(entry: Found, word: str) -> WordReading:
     """A listed word with the stress of its capitals."""
     level = (
         None
@@ -364,13 +372,13 @@ def _stressed(entry: Found, word: str) -> Reading:
         else CAPITALISED
     )
     if level is not None:
-        entry = entry.changed(lambda phonemes: restress(phonemes, level))
+        entry = entry.with_change(lambda phonemes: restress(phonemes, level))
     senses = entry.senses if entry.senses and set(entry.senses) != {DEFAULT} else None
-    return Reading(
-        entry.phonemes, entry.source, entry.confidence, senses, starts_with_vowel(entry.phonemes)
+    return WordReading(
+        entry.phonemes, entry.source, entry.confidence, senses, has_initial_vowel(entry.phonemes)
     )
 
 
-def _ended(stem: Reading, change: Callable[[str], str]) -> Reading:
+def _add_ending(stem: WordReading, change: Callable[[str], str]) -> WordReading:
     """The stem's reading with an ending."""
     return stem.with_phonemes(change(stem.phonemes)) if stem.phonemes else stem

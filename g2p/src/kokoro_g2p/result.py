@@ -141,7 +141,7 @@ MARK_TAGS = dict.fromkeys(";:—…", ":") | {
 }
 
 
-def tokens_of(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
+def make_spoken_tokens(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
     """The words of a result with a Penn tag each."""
     return [
         SpokenToken(
@@ -159,7 +159,7 @@ def tokens_of(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
     ]
 
 
-def tag_of_mark(text: str) -> str:
+def find_mark_tag(text: str) -> str:
     """misaki's tag of a punctuation mark."""
     return MARK_TAGS.get(text, ".")
 
@@ -179,7 +179,9 @@ def timed(
             f"{len(frames)} durations for {symbols} phoneme symbols: wanted {symbols + 2}, a pad at"
             " either end"
         )
-    times, place, now = [], 1, float(frames[0]) if frames else 0.0
+    times = []
+    place = 1
+    now = float(frames[0]) if frames else 0.0
     for token in tokens:
         spoken = sum(frames[place : place + len(token.phonemes)])
         gap = sum(
@@ -192,5 +194,6 @@ def timed(
                 token, start_ts=now * seconds_per_frame, end_ts=(now + spoken) * seconds_per_frame
             )
         )
-        now, place = now + spoken + gap, place + len(token.phonemes) + len(token.whitespace)
+        now = now + spoken + gap
+        place += len(token.phonemes) + len(token.whitespace)
     return times

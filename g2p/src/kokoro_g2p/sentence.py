@@ -1,7 +1,7 @@
 """One sentence's tokens to words with phonemes, read from the end, because a small word's form
 hangs on what follows it.
 
-words, unsaid = SentenceReader(reader, heteronyms).words(sentence)
+words, unsaid = SentenceReader(reader, heteronyms).read_sentence(sentence)
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from kokoro_g2p.alphabet import KNOWN, PAUSES, restress
 from kokoro_g2p.lexicon import DEFAULT
 from kokoro_g2p.morphology import with_clitic
 from kokoro_g2p.overrides import Marked, Override
-from kokoro_g2p.reading import Reader, Reading, starts_with_vowel
+from kokoro_g2p.reading import Reader, WordReading, has_initial_vowel
 from kokoro_g2p.result import Normalized, Source, Token, Word
 from kokoro_g2p.weak_forms import (
     END,
     LOUD,
     WEAK,
     Ahead,
+    choose_sense,
+    find_weak_form,
     is_article,
     is_loud,
     is_shouted,
-    sense,
-    weak_form,
 )
 
 # misaki says the point of 3.1 without stress, and the voice was trained on it
@@ -32,7 +32,7 @@ DECIMAL_POINT = "pYnt"
 NEAR = 40
 
 
-class Heteronyms(Protocol):
+class SenseChooser(Protocol):
     """A chooser between the senses of a word in its sentence, by the lexicon's keys."""
 
     def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str: ...
@@ -49,7 +49,7 @@ class Sentence:
     marked: Marked
     normalized: Normalized
 
-    def word(
+    def make_word(
         self,
         token: Token,
         phonemes: str,
@@ -62,8 +62,8 @@ class Sentence:
         said as where that is not the token's text.
         """
         start, end = token.start, token.end
-        if not self.marked.plain:
-            start, end = self.marked.original(start, end)
+        if not self.marked.is_plain:
+            start, end = self.marked.find_original(start, end)
         return Word(
             self.text[start:end],
             start + self.offset,
@@ -82,28 +82,34 @@ class SentenceReader:
     as given.
     """
 
-    def __init__(self, reader: Reader, heteronyms: Heteronyms | None) -> None:
+    def __init__(self, reader: Reader, heteronyms: SenseChooser | None) -> None:
         self._reader, self._heteronyms = reader, heteronyms
 
-    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
+    def read_sentence(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
         """The words of a sentence in order, and how many characters have no sound at all."""
-        tokens, plain = sentence.normalized.tokens, sentence.marked.plain
-        shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
+        tokens = sentence.normalized.tokens
+        plain = sentence.marked.is_plain
+        shouted = is_shouted(tokens)
+        vowel = END.vowel
+        following = END.word
+        unsaid = 0
         words_out: list[Word] = []
         source: Source
         for place in range(len(tokens) - 1, -1, -1):
-            token, override = tokens[place], None
+            token = tokens[place]
+            override = None
             spoken, kind = token.text, token.kind
             if is_loud(token, shouted, tokens[place - 1].text if place else ""):
                 kind = "word"
             if kind == "punctuation":
-                phonemes, source = mark_of(sentence.marked.text, token), "punctuation"
+                phonemes = mark_of(sentence.marked.text, token)
+                source = "punctuation"
                 confidence = 1.0
                 if spoken in PAUSES:
                     vowel, following = None, ""
             else:
-                override = None if plain else override_at(sentence.marked, token)
-                reading = self._reading(token, kind, sentence.marked, override)
+                override = None if plain else find_override(sentence.marked, token)
+                reading = self._read_token(token, kind, sentence.marked, override)
                 phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
                 unsaid += reading.unsaid
                 written = sentence.marked.text[token.start : token.end]
@@ -115,46 +121,48 @@ class SentenceReader:
                     phonemes = reading.phonemes
                 elif kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
                     ahead = Ahead(vowel, following)
-                    phonemes, source = self._in_context(tokens, place, reading, ahead, shouted)
+                    phonemes, source = self._read_in_context(tokens, place, reading, ahead, shouted)
                 if override is not None and override.stress is not None:
                     phonemes = restress(phonemes, override.stress)
                 if source == "pause":
                     vowel, following = None, ""
                 elif phonemes:
                     is_changed = phonemes != reading.phonemes
-                    vowel = starts_with_vowel(phonemes) if is_changed else reading.vowel
+                    vowel = has_initial_vowel(phonemes) if is_changed else reading.vowel
                     following = spoken.lower()
             if phonemes:
-                words_out.append(sentence.word(token, phonemes, source, override, confidence))
+                words_out.append(sentence.make_word(token, phonemes, source, override, confidence))
         return tuple(reversed(words_out)), unsaid
 
-    def _reading(
+    def _read_token(
         self, token: Token, kind: str, marked: Marked, override: Override | None
-    ) -> Reading:
+    ) -> WordReading:
         if kind == "override":
-            return self._overridden(override, marked)
+            return self._read_override(override, marked)
         if kind == "letters":
-            return self._reader.letters(token.text)
+            return self._reader.read_letters(token.text)
         return self._reader.read(token.text)
 
-    def _overridden(self, override: Override | None, marked: Marked) -> Reading:
+    def _read_override(self, override: Override | None, marked: Marked) -> WordReading:
         """The phonemes of an override, or the clitic behind them; nothing where there is none."""
         if override is None:
-            return Reading("", "override")
+            return WordReading("", "override")
         if override.say_as:
-            return self._reader.letters("".join(filter(str.isalnum, override.say_as)))
+            return self._reader.read_letters("".join(filter(str.isalnum, override.say_as)))
         if not override.clitic:
-            return Reading("", "override").with_phonemes(*override.sound)
+            return WordReading("", "override").with_phonemes(*override.sound)
         stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
         ended = with_clitic(stem, override.clitic, self._reader.lexicon.dialect)
-        return Reading(ended[len(stem) :], "rule")
+        return WordReading(ended[len(stem) :], "rule")
 
-    def _in_context(
-        self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool
+    def _read_in_context(
+        self, tokens: Sequence[Token], place: int, reading: WordReading, ahead: Ahead, shouted: bool
     ) -> tuple[str, Source]:
         """Phonemes and source of a small word or a heteronym."""
         word = tokens[place].text
-        weak = weak_form(word, ahead, word == "A" and is_article(tokens, place, ahead), shouted)
+        weak = find_weak_form(
+            word, ahead, word == "A" and is_article(tokens, place, ahead), shouted
+        )
         if weak is not None:
             return weak, "rule"
 
@@ -170,9 +178,11 @@ class SentenceReader:
             words = [token.text for token in tokens[first : place + NEAR]]
             return self._heteronyms.choose(words, place - first, keys)
 
-        phonemes = sense(reading.senses or {DEFAULT: reading.phonemes}, ahead, shouted, choose)
+        phonemes = choose_sense(
+            reading.senses or {DEFAULT: reading.phonemes}, ahead, shouted, choose
+        )
         return (
-            (self._reader.letters(word).phonemes, "spelled")
+            (self._reader.read_letters(word).phonemes, "spelled")
             if phonemes is None
             else (phonemes, reading.source)
         )
@@ -187,7 +197,7 @@ def mark_of(text: str, token: Token) -> str:
     return token.text if token.text in KNOWN else ""
 
 
-def override_at(marked: Marked, token: Token) -> Override | None:
+def find_override(marked: Marked, token: Token) -> Override | None:
     """The override where a token begins, or inside the token where it is a link with a
     placeholder.
     """

@@ -7,9 +7,9 @@ is_signed("I talked to Ed.", 12, 15)       # False
 
 import re
 
-from kokoro_g2p.word_lists import word_sets
+from kokoro_g2p.word_lists import read_word_sets
 
-WORDS, TITLES, MONTH_FORMS, WEEKDAYS, BEGINNINGS = word_sets(
+WORDS, TITLES, MONTH_FORMS, WEEKDAYS, BEGINNINGS = read_word_sets(
     "sentence_ends", "words before_names months weekdays starters"
 )
 NAME_NEXT = re.compile(
@@ -30,7 +30,8 @@ def is_signed(text: str, start: int, end: int) -> bool:
     """Whether text[start:end], one of WORDS with its dot or without, has a sign that it is short: a
     number, a mark that follows no full stop, a name behind a title.
     """
-    form, before = text[start:end].rstrip("."), text[max(0, start - LOOK_BACK) : start]
+    form = text[start:end].rstrip(".")
+    before = text[max(0, start - LOOK_BACK) : start]
     if NAME_NEXT.match(text, end) and (form in TITLES or FEATURED.search(before + form)):
         beginning = STARTER_NEXT.match(text, end)
         return beginning is None or beginning[1].lower() not in BEGINNINGS

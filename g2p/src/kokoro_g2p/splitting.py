@@ -1,14 +1,14 @@
 """Where text is cut, the one place: text into sentences, sentences into pieces of so many phonemes,
 never inside a word.
 
-    for offset, sentence in segments(open("book.txt")): ...     # memory bounded
-    for piece in chunks(phonemize(text), limit=510): ...
-    list(sentence_ends("Dr. Smith left. He is back."))          # [15]
+    for offset, sentence in cut_sentences(open("book.txt")): ...     # memory bounded
+    for piece in cut_result(phonemize(text), limit=510): ...
+    list(find_sentence_ends("Dr. Smith left. He is back."))          # [15]
 
 A cut is at a sentence's end, else a clause's, else a space. A single word beyond the limit (an
 override, a string spelled out) is the one exception: it is cut at a space or before a stress mark
-of its phonemes, and each part keeps the word's offsets. `halved` cuts what a model refuses near its
-middle.
+of its phonemes, and each part keeps the word's offsets. `cut_in_halves` cuts what a model refuses
+near its middle.
 """
 
 import re
@@ -18,14 +18,14 @@ from itertools import accumulate
 from typing import Literal
 
 from kokoro_g2p.alphabet import MAX_PHONEMES, PRIMARY, SECONDARY
-from kokoro_g2p.bundled import table
+from kokoro_g2p.bundled import read_json
 from kokoro_g2p.characters import LINES_BEFORE
 from kokoro_g2p.errors import InputError, UtteranceTooLong
 from kokoro_g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_g2p.result import PUNCTUATION, Result, Word
 from kokoro_g2p.short_forms import MONTH_FORMS, WEEKDAYS, WORDS, is_signed
 from kokoro_g2p.ssml import MARKUP, VOICE_MARK
-from kokoro_g2p.word_lists import word_sets
+from kokoro_g2p.word_lists import read_word_sets
 
 BLOCK = 4096  # characters looked at together: small, so that the first sentence is there early
 MAX_SEGMENT = 4000  # characters: a sentence without an end is cut at a clause, a space, or here
@@ -69,26 +69,26 @@ _OPENED = re.compile(
 
 # An abbreviation that a name or number follows: its point ends no sentence. (How each is said:
 # g2p/data/grammar.)
-TITLES, BEFORE_NUMBER, OPEN, STARTERS = word_sets(
+TITLES, BEFORE_NUMBER, OPEN, STARTERS = read_word_sets(
     "sentence_ends", "titles before_number open starters"
 )
-CUT = f" {table('sentence_ends.json')['cut']} "  # words that people cut short, as emerg.
+CUT = f" {read_json('sentence_ends.json')['cut']} "  # words that people cut short, as emerg.
 DAYS = frozenset((*MONTH_FORMS, *WEEKDAYS, "Eastern", "Central", "Mountain", "Pacific"))
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
 
 
-def sentence_ends(text: str) -> Iterator[int]:
+def find_sentence_ends(text: str) -> Iterator[int]:
     """Offsets behind each sentence of `text`, the end of `text` not among them; a blank line ends a
     sentence too.
     """
     last = 0
     for match in _END.finditer(text):
-        if text[match.start()] not in STOPS or _ends(text, match, last):
+        if text[match.start()] not in STOPS or _is_end(text, match, last):
             last = match.end()
             yield last
 
 
-def _ends(text: str, match: re.Match[str], last: int) -> bool:
+def _is_end(text: str, match: re.Match[str], last: int) -> bool:
     following = _NEXT.match(text, match.end())
     assert following  # a pattern that nothing is needed for
     first, rest = following.group(1), following.group(2)
@@ -134,48 +134,49 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     return True
 
 
-def chunks(result: Result, limit: int = MAX_PHONEMES, offset: int = 0) -> Iterator[Result]:
+def cut_result(result: Result, limit: int = MAX_PHONEMES, offset: int = 0) -> Iterator[Result]:
     """Cut `result` into pieces of at most `limit` symbols; `dropped` stays with the first. Its text
     stands at `offset`, where words count from 0.
 
     Raises InputError: limit below 16.
     """
     dropped, drops = result.dropped, result.drops
-    for words in word_groups(result.words, limit):
+    for words in cut_words(result.words, limit):
         yield Result(
             result.text[words[0].start - offset : words[-1].end - offset],
-            joined(words),
+            join_phonemes(words),
             words,
             dropped,
             drops,
         )
-        dropped, drops = {}, ()
+        dropped = {}
+        drops = ()
 
 
-def joined(words: Sequence[Word]) -> str:
+def join_phonemes(words: Sequence[Word]) -> str:
     """The phonemes of `words` with the spaces between them."""
     return "".join([word.phonemes + " " if word.space else word.phonemes for word in words]).strip()
 
 
-def word_groups(words: Sequence[Word], limit: int) -> Iterator[tuple[Word, ...]]:
+def cut_words(words: Sequence[Word], limit: int) -> Iterator[tuple[Word, ...]]:
     """Group `words` so that the phonemes of a group take at most `limit` symbols."""
     if limit < 16:
         raise InputError(f"a limit of {limit} phonemes: at least 16 are needed to hold a word")
     words = [
         part
         for word in words
-        for part in (_parts(word, limit) if len(word.phonemes) > limit else (word,))
+        for part in (_cut_word(word, limit) if len(word.phonemes) > limit else (word,))
     ]
     start = 0
     while start < len(words):
-        end = _fitting(words, start, limit)
+        end = _find_fitting(words, start, limit)
         if end < len(words):
-            end = _best_end(words, start, end, limit)
+            end = _find_best_end(words, start, end, limit)
         yield tuple(words[start:end])
         start = end
 
 
-def _best_end(words: Sequence[Word], start: int, fitting: int, limit: int) -> int:
+def _find_best_end(words: Sequence[Word], start: int, fitting: int, limit: int) -> int:
     """Where to end a group from `start` that holds words up to `fitting` at most: at the strongest
     mark, the last of equals; without one, where two phrases meet, near an even share of the rest.
     """
@@ -188,7 +189,7 @@ def _best_end(words: Sequence[Word], start: int, fitting: int, limit: int) -> in
     cheapest, length = 2.0, 0
     for place in range(start + 1, fitting + 1):
         length += lengths[place - 1 - start]
-        cost = max(length - share, share - length) / share + joint_cost(
+        cost = max(length - share, share - length) / share + compute_joint_cost(
             words[place - 1], words[place]
         )
         if words[place - 1].space and cost < cheapest:
@@ -196,7 +197,7 @@ def _best_end(words: Sequence[Word], start: int, fitting: int, limit: int) -> in
     return best
 
 
-def joint_cost(before: Word, behind: Word) -> float:
+def compute_joint_cost(before: Word, behind: Word) -> float:
     """What a cut between two words costs: nothing where a phrase begins, which an unstressed word
     does behind a stressed one (depths | of human credulity).
     """
@@ -205,7 +206,7 @@ def joint_cost(before: Word, behind: Word) -> float:
     return 0.1 if PRIMARY in behind.phonemes else 0.0
 
 
-def _fitting(words: Sequence[Word], start: int, limit: int) -> int:
+def _find_fitting(words: Sequence[Word], start: int, limit: int) -> int:
     """The end of the longest group from `start` that fits; at least one word."""
     length = 0
     for place in range(start, len(words)):
@@ -228,7 +229,7 @@ def _rank(words: Sequence[Word], place: int) -> int:
     return 3 if mark in SENTENCE_MARKS else 2 if mark in CLAUSE_MARKS else int(mark == ",")
 
 
-def _parts(word: Word, limit: int) -> Iterator[Word]:
+def _cut_word(word: Word, limit: int) -> Iterator[Word]:
     """A word that alone is beyond the limit, cut at a space, before a stress mark, or where the
     limit falls.
     """
@@ -243,37 +244,38 @@ def _parts(word: Word, limit: int) -> Iterator[Word]:
         yield replace(word, phonemes=rest)
 
 
-def segments(text: str | Iterable[str]) -> Iterator[tuple[int, str]]:
+def cut_sentences(text: str | Iterable[str]) -> Iterator[tuple[int, str]]:
     """(offset, sentence) in order, white space around it stripped; empty ones left out. An override
     is never cut.
     """
-    for offset, sentence, _, _ in placed_segments(text):
+    for offset, sentence, _, _ in cut_placed_sentences(text):
         yield offset, sentence
 
 
-def placed_segments(text: str | Iterable[str]) -> Iterator[tuple[int, str, str, str]]:
+def cut_placed_sentences(text: str | Iterable[str]) -> Iterator[tuple[int, str, str, str]]:
     """(offset, sentence, before, after): the same with what stands around the sentence, by which
-    its lines are judged (`characters.laid_out`).
+    its lines are judged (`characters.mark_breaks`).
     """
     pieces = (
         (text[at : at + BLOCK] for at in range(0, len(text), BLOCK))
         if isinstance(text, str)
-        else _blocks(text)
+        else _gather_blocks(text)
     )
     before, buffer, offset = "", "", 0
     for piece in pieces:
         buffer += piece
         used = 0
-        for start, end in _whole_sentences(buffer, final=False):
-            yield from _bare(before, buffer, offset, start, end)
+        for start, end in _find_whole_sentences(buffer, final=False):
+            yield from _place_sentence(before, buffer, offset, start, end)
             used = end
         before = (before + buffer[:used])[-LINES_BEFORE:]
-        buffer, offset = buffer[used:], offset + used
-    for start, end in _whole_sentences(buffer, final=True):
-        yield from _bare(before, buffer, offset, start, end)
+        buffer = buffer[used:]
+        offset += used
+    for start, end in _find_whole_sentences(buffer, final=True):
+        yield from _place_sentence(before, buffer, offset, start, end)
 
 
-def _blocks(pieces: Iterable[str]) -> Iterator[str]:
+def _gather_blocks(pieces: Iterable[str]) -> Iterator[str]:
     """Short pieces (lines) gathered to about BLOCK characters, long ones cut."""
     gathered: list[str] = []
     size = 0
@@ -283,11 +285,12 @@ def _blocks(pieces: Iterable[str]) -> Iterator[str]:
         if size >= BLOCK:
             whole = "".join(gathered)
             yield from (whole[at : at + BLOCK] for at in range(0, size, BLOCK))
-            gathered, size = [], 0
+            gathered = []
+            size = 0
     yield "".join(gathered)
 
 
-def _bare(
+def _place_sentence(
     before: str, buffer: str, offset: int, start: int, end: int
 ) -> Iterator[tuple[int, str, str, str]]:
     sentence = buffer[start:end]
@@ -299,17 +302,17 @@ def _bare(
         yield offset + start, bare, around, buffer[end : end + AHEAD]
 
 
-def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
+def _find_whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
     """Spans of `buffer` that are whole sentences whatever comes next; with `final` all of it."""
     links = [match.span() for match in LINK.finditer(buffer)] if "[" in buffer else []
-    shown = masked(buffer)
-    safe = len(buffer) if final else _settled(buffer, shown, links)
+    shown = mask_markup(buffer)
+    safe = len(buffer) if final else _find_settled(buffer, shown, links)
     buffer, start = shown, 0
     for end in (
-        *(end for end in sentence_ends(buffer) if end <= safe and not _inside(end, links)),
+        *(end for end in find_sentence_ends(buffer) if end <= safe and not _is_inside(end, links)),
         *((len(buffer),) if final else ()),
     ):
-        for cut in _pieces(buffer, start, end, links):
+        for cut in _cut_pieces(buffer, start, end, links):
             yield start, cut
             start = cut
     while not final and safe - start > MAX_SEGMENT:
@@ -318,7 +321,7 @@ def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
         start = cut
 
 
-def masked(text: str) -> str:
+def mask_markup(text: str) -> str:
     """`text` with markup in marks of the same length, by which sentences are cut: a tag at either
     end of a paragraph or a sentence, or another voice, as BLOCK_END, others as brackets.
     """
@@ -328,7 +331,8 @@ def masked(text: str) -> str:
 
 
 def _mask(text: str, match: re.Match[str]) -> str:
-    length, name = len(match[0]), (match["name"] or "").lower()
+    length = len(match[0])
+    name = (match["name"] or "").lower()
     if match["element"]:
         return "x" * length
     is_end = (
@@ -343,7 +347,7 @@ def _mask(text: str, match: re.Match[str]) -> str:
     return (")" if match["closes"] or match["empty"] else "(") * length
 
 
-def _settled(buffer: str, shown: str, links: list[tuple[int, int]]) -> int:
+def _find_settled(buffer: str, shown: str, links: list[tuple[int, int]]) -> int:
     """Up to where nothing that arrives later changes a decision: not into an override that may
     still be open, nor into markup. `shown`: the buffer, masked.
     """
@@ -355,12 +359,12 @@ def _settled(buffer: str, shown: str, links: list[tuple[int, int]]) -> int:
             break
     tail = max(len(buffer) - MAX_TEXT - MAX_TARGET - AHEAD, 0)
     opened = shown.find("[", tail)
-    while opened >= 0 and _inside(opened + 1, links):
+    while opened >= 0 and _is_inside(opened + 1, links):
         opened = shown.find("[", opened + 1)
     return min(safe, opened) if opened >= 0 else safe
 
 
-def _pieces(buffer: str, start: int, end: int, links: list[tuple[int, int]]) -> Iterator[int]:
+def _cut_pieces(buffer: str, start: int, end: int, links: list[tuple[int, int]]) -> Iterator[int]:
     """Ends of the pieces of one sentence: itself, or cuts where it is longer than MAX_SEGMENT."""
     while end - start > MAX_SEGMENT:
         start = _cut(buffer, start, links)
@@ -378,18 +382,18 @@ def _cut(buffer: str, start: int, links: list[tuple[int, int]]) -> int:
         ends = [
             match.end()
             for match in pattern.finditer(buffer, start + 1, limit)
-            if not _inside(match.end(), links)
+            if not _is_inside(match.end(), links)
         ]
         if ends:
             return ends[-1]
     return next((begin for begin, end in links if start < begin < limit < end), limit)
 
 
-def _inside(place: int, links: list[tuple[int, int]]) -> bool:
+def _is_inside(place: int, links: list[tuple[int, int]]) -> bool:
     return any(begin < place < end for begin, end in links)
 
 
-def ending_of(phonemes: str) -> Literal["sentence", "clause", "none"]:
+def find_ending(phonemes: str) -> Literal["sentence", "clause", "none"]:
     """The kind of ending that the last mark makes, a comma included; a closing quote or bracket is
     looked through.
     """
@@ -403,33 +407,32 @@ def ending_of(phonemes: str) -> Literal["sentence", "clause", "none"]:
     )
 
 
-def speakable(phonemes: str) -> bool:
+def has_sound(phonemes: str) -> bool:
     """Whether the phonemes hold more than marks and white space."""
     return any(symbol not in PUNCTUATION and not symbol.isspace() for symbol in phonemes)
 
 
-def halved(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
+def cut_in_halves(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
     """Two parts of about half the phonemes each, both with something to say: at a mark near the
     middle, else between words, else in one.
 
     Raises UtteranceTooLong for a single phoneme.
     """
-    phonemes, places = (
-        joined(words),
-        tuple(accumulate((len(word.phonemes) + word.space for word in words), initial=0)),
-    )
+    phonemes = join_phonemes(words)
+    places = tuple(accumulate((len(word.phonemes) + word.space for word in words), initial=0))
     apart = [
         index
         for index in range(1, len(words))
         if words[index - 1].space
-        and speakable(phonemes[: places[index]])
-        and speakable(phonemes[places[index] :])
+        and has_sound(phonemes[: places[index]])
+        and has_sound(phonemes[places[index] :])
     ]
     if apart:
-        index = min(apart, key=lambda index: _cost(words, index, phonemes, places[index]))
+        index = min(apart, key=lambda index: _compute_cost(words, index, phonemes, places[index]))
         return words[:index], words[index:]
     index = max(range(len(words)), key=lambda place: len(words[place].phonemes))
-    word, middle = words[index], len(words[index].phonemes) // 2
+    word = words[index]
+    middle = len(words[index].phonemes) // 2
     if not middle:
         raise UtteranceTooLong(
             f"{word.text!r} at {word.start} does not fit one utterance: speak faster"
@@ -442,11 +445,11 @@ def halved(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]
     )
 
 
-def _cost(words: Sequence[Word], index: int, phonemes: str, place: int) -> float:
+def _compute_cost(words: Sequence[Word], index: int, phonemes: str, place: int) -> float:
     """Distance from the middle, 0 to 1; a cut that is not at a mark costs half more, and that of
     the joint.
     """
     cost = abs(2 * place - len(phonemes)) / len(phonemes)
-    if ending_of(phonemes[:place]) != "none":
+    if find_ending(phonemes[:place]) != "none":
         return cost
-    return cost + 0.5 + joint_cost(words[index - 1], words[index])
+    return cost + 0.5 + compute_joint_cost(words[index - 1], words[index])

@@ -1,9 +1,9 @@
 """SSML 1.1 (w3.org/TR/speech-synthesis11) and the tags of other tools: what stands for markup in a
 text, and what an element asks for in the terms of g2p/overrides.py.
 
-    request_of("break", 'time="300ms"', "")                             # Request("pause", 0.3)
-    request_of("sub", 'alias="World Wide Web"', "WWW")        # Request("alias", "World Wide Web")
-    opened('<prosody rate="slow">').pace                                # 0.8
+    # ElementRequest("alias", "World Wide Web")
+    parse_request("sub", 'alias="World Wide Web"', "WWW", "us")
+    parse_tag('<prosody rate="slow">').pace                   # 0.8
 
 MARKUP finds what XML can hold: tags, comments, CDATA, instructions, a document type. Entities of a
 document type are never expanded. The rules run in Swift too, where no XML reader tells offsets;
@@ -26,16 +26,16 @@ from kokoro_g2p.alphabet import (
     PRIMARY,
     SECONDARY,
     VOWELS,
-    language_of,
+    find_language,
+    find_unknown_symbol,
     to_kokoro,
-    unknown_symbol,
 )
-from kokoro_g2p.characters import without_entities
+from kokoro_g2p.characters import decode_entities
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.number_words import MONTHS, decimal, ordinal
 from kokoro_g2p.result import GB, US, Language
 from kokoro_g2p.tags import ATTRIBUTES, TAG
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 # Elements that other words or sounds stand for. Inside them no sentence ends.
 ELEMENT = (
@@ -71,14 +71,14 @@ TOOLS = (
 )
 # Elements without an effect here that lose nothing by it; those whose words are not said; those
 # that stand alone.
-KNOWN = word_set("speak p s paragraph sentence w token mark meta metadata desc lang")
-SILENT = word_set("desc metadata")
+KNOWN = parse_set("speak p s paragraph sentence w token mark meta metadata desc lang")
+SILENT = parse_set("desc metadata")
 # Where the tags of these stood, words are apart.
-BLOCKS = word_set("speak p s paragraph sentence break audio media par seq desc metadata")
+BLOCKS = parse_set("speak p s paragraph sentence break audio media par seq desc metadata")
 NAMES = (
     KNOWN
     | BLOCKS
-    | word_set(
+    | parse_set(
         "phoneme sub say-as emphasis prosody voice lexicon lookup silence rate pitch"
         " volume spell pron emph partofsp context bookmark express-as"
     )
@@ -90,7 +90,7 @@ _TIME = re.compile(r"\+?(\d{1,5}(?:\.\d{1,3})?|\.\d{1,3})\s?(ms|s)")
 _RATE = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)|([+-]?)(\d{1,3}(?:\.\d{1,3})?)%")
 # Pauses in seconds, shares of the usual pace, stress levels
 STRENGTHS_S, RATES, STRESSES = (
-    {name: float(value) for name, value in pairs(levels).items()}
+    {name: float(value) for name, value in parse_pairs(levels).items()}
     for levels in (
         "none:0 x-weak:0.1 weak:0.2 medium:0.4 strong:0.8 x-strong:1.2",
         "x-slow:0.6 slow:0.8 medium:1 default:1 fast:1.25 x-fast:1.6",
@@ -99,19 +99,19 @@ STRENGTHS_S, RATES, STRESSES = (
 )
 _MARK = re.compile(f"([{PRIMARY}{SECONDARY}])([^{''.join(sorted(VOWELS))} ]+)")
 # IPA and Kokoro's symbols for it, in this order
-IPA = pairs(
+IPA = parse_pairs(
     "\u0325: ei:A ou:O ɾ:T eɪ:A aɪ:I oʊ:O əʊ:Q aʊ:W ɔɪ:Y t͡ʃ:ʧ d͡ʒ:ʤ tʃ:ʧ dʒ:ʤ ɚ:əɹ ɝ:ɜɹ r:ɹ g:ɡ ':ˈ"
     " .: l̩:ᵊl n̩:ᵊn"
 )
 # how the normalizers know an ordinal
 ORDINALS = {"es": "#º", "it": "#º", "pt": "#º", "fr": "#e", "zh": "第#", "hi": "#वाँ", "ja": "第#"}
-SAID_AS_WRITTEN = word_set(
+SAID_AS_WRITTEN = parse_set(
     "time duration unit address currency money fraction number name net vxml:currency"
 )
 
 
 @dataclass(frozen=True)
-class Request:
+class ElementRequest:
     """The request of an element: a pause in seconds, phonemes, characters one by one, or
     other words.
     """
@@ -121,7 +121,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Opened:
+class StartTag:
     """A start tag, and what holds until its element ends. `counted`: something of it has no effect
     here.
     """
@@ -146,51 +146,52 @@ class Opened:
         return self.is_silent or self.language != "" or self.name in names
 
 
-def opened(tag: str) -> Opened:
+def parse_tag(tag: str) -> StartTag:
     """A start tag, one that TAG matches, or a voice's mark."""
     mark = VOICE_MARK.match(tag)
     if mark:
-        return Opened(tag, MARK, float(mark["pace"] or 1), voice=mark["voice"])
+        return StartTag(tag, MARK, float(mark["pace"] or 1), voice=mark["voice"])
     match = TAG.match(tag)
     assert match
-    name, values = name_of(match["name"]), attributes_of(match["attributes"])
+    name = name_of(match["name"])
+    values = parse_attributes(match["attributes"])
     language = values.get("xml:lang", "")
     if name == "prosody":
-        rate = _rate(values.get("rate", "medium"))
+        rate = _parse_rate(values.get("rate", "medium"))
         is_counted = rate is None or any(key != "rate" for key in values)
-        return Opened(tag, name, rate or 1.0, None, is_counted)
+        return StartTag(tag, name, rate or 1.0, None, is_counted)
     if name == "emphasis":
         stress = STRESSES.get(values.get("level", "moderate"))
-        return Opened(tag, name, 1.0, stress, stress is None)
+        return StartTag(tag, name, 1.0, stress, stress is None)
     if name == "voice":
         # several names are a choice: the first one
         voice = values.get("name", "").strip().split(" ")[0]
-        return Opened(tag, name, counted=not voice, voice=voice, language=language)
+        return StartTag(tag, name, counted=not voice, voice=voice, language=language)
     is_known = name in KNOWN and not (name in ("w", "token") and values)
-    return Opened(tag, name, counted=not is_known, language=language)
+    return StartTag(tag, name, counted=not is_known, language=language)
 
 
-def voice_of(tags: Iterable[str]) -> str:
+def find_voice(tags: Iterable[str]) -> str:
     """The voice of the innermost open tag that names one; empty where none does."""
-    voices = [one.voice for one in map(opened, tags) if one.voice]
+    voices = [one.voice for one in map(parse_tag, tags) if one.voice]
     return voices[-1] if voices else ""
 
 
-def marks_in(text: str) -> list[Opened]:
+def list_marks(text: str) -> list[StartTag]:
     """The elements of a text, and the marks of voices."""
     tags = [match for match in TAG.finditer(text) if name_of(match["name"]) in NAMES]
-    return [opened(match[0]) for match in (*tags, *VOICE_MARK.finditer(text))]
+    return [parse_tag(match[0]) for match in (*tags, *VOICE_MARK.finditer(text))]
 
 
 def voices_in(text: str) -> list[str]:
     """Every voice that a text names, in order."""
-    return [voice for voice in dict.fromkeys(one.voice for one in marks_in(text)) if voice]
+    return [voice for voice in dict.fromkeys(one.voice for one in list_marks(text)) if voice]
 
 
 def check_languages(text: str) -> None:
     """Raises InputError for a language that a text names and nobody reads."""
-    for one in marks_in(text):
-        if one.language and language_of(one.language) is None:
+    for one in list_marks(text):
+        if one.language and find_language(one.language) is None:
             raise InputError(f"{one.tag}: this language is not read; {', '.join(LANGUAGES)} are")
 
 
@@ -204,10 +205,10 @@ _HIDDEN = (
 def without_markup(text: str) -> str:
     """Return the text as subtitles show it: white space in the place of a tag that parts words."""
 
-    def gap(match: re.Match[str]) -> str:
+    def fill_gap(match: re.Match[str]) -> str:
         return " " if (match["name"] or "").lower() in BLOCKS else ""
 
-    return re.sub(_HIDDEN, gap, text, flags=re.IGNORECASE | re.DOTALL)
+    return re.sub(_HIDDEN, fill_gap, text, flags=re.IGNORECASE | re.DOTALL)
 
 
 def name_of(name: str) -> str:
@@ -215,102 +216,111 @@ def name_of(name: str) -> str:
     return name.lower().removeprefix("ssml:")
 
 
-def attributes_of(text: str) -> dict[str, str]:
+def parse_attributes(text: str) -> dict[str, str]:
     """Attributes by their name in lower case, entities resolved."""
     values = {}
     for match in _ATTRIBUTE.finditer(text):
         bare = (match[4] or "").strip("“”‘’/")
-        values[match[1].lower()] = without_entities(match[2] or match[3] or bare)
+        values[match[1].lower()] = decode_entities(match[2] or match[3] or bare)
     return values
 
 
-def request_of(element: str, attributes: str, content: str, language: Language) -> Request | None:
+def parse_request(
+    element: str, attributes: str, content: str, language: Language
+) -> ElementRequest | None:
     """The request of `<element attributes>content</element>`; None where it has no meaning."""
-    values = attributes_of(attributes)
+    values = parse_attributes(attributes)
     if element in ("break", "silence"):
-        return _break(values)
+        return _parse_break(values)
     if element == "phoneme":
-        return _phoneme(values)
+        return _parse_phoneme(values)
     if element == "sub":
-        return Request("alias", values["alias"]) if values.get("alias", "").strip() else None
+        return ElementRequest("alias", values["alias"]) if values.get("alias", "").strip() else None
     kind = values.get("interpret-as", values.get("type", ""))
-    return _say_as(kind, values.get("format", ""), content.strip(), language)
+    return _parse_say_as(kind, values.get("format", ""), content.strip(), language)
 
 
-def _break(values: dict[str, str]) -> Request | None:
+def _parse_break(values: dict[str, str]) -> ElementRequest | None:
     if "msec" in values:  # SAPI's
-        return Request("pause", int(values["msec"]) / 1000) if values["msec"].isdecimal() else None
+        return (
+            ElementRequest("pause", int(values["msec"]) / 1000)
+            if values["msec"].isdecimal()
+            else None
+        )
     time = _TIME.fullmatch(values["time"].strip()) if "time" in values else None
     if time:
-        return Request("pause", float(time[1]) * (0.001 if time[2] == "ms" else 1.0))
+        return ElementRequest("pause", float(time[1]) * (0.001 if time[2] == "ms" else 1.0))
     seconds = STRENGTHS_S.get(values.get("strength", "medium"))
-    return None if "time" in values or seconds is None else Request("pause", seconds)
+    return None if "time" in values or seconds is None else ElementRequest("pause", seconds)
 
 
-def _phoneme(values: dict[str, str]) -> Request | None:
+def _parse_phoneme(values: dict[str, str]) -> ElementRequest | None:
     """IPA, or Kokoro's own symbols (alphabet="x-kokoro")."""
-    phonemes, alphabet = values.get("ph", "").strip(), values.get("alphabet", "ipa")
+    phonemes = values.get("ph", "").strip()
+    alphabet = values.get("alphabet", "ipa")
     if alphabet == "ipa":
         for theirs, ours in IPA.items():
             phonemes = phonemes.replace(theirs, ours)
         phonemes = _MARK.sub(r"\2\1", phonemes)  # Kokoro marks the vowel, IPA the syllable
     phonemes = to_kokoro(phonemes)
     is_known_alphabet = (
-        alphabet in ("ipa", "x-kokoro") and phonemes and unknown_symbol(phonemes) is None
+        alphabet in ("ipa", "x-kokoro") and phonemes and find_unknown_symbol(phonemes) is None
     )
-    return Request("phonemes", phonemes) if is_known_alphabet else None
+    return ElementRequest("phonemes", phonemes) if is_known_alphabet else None
 
 
-def _say_as(kind: str, form: str, content: str, language: Language) -> Request | None:
+def _parse_say_as(kind: str, form: str, content: str, language: Language) -> ElementRequest | None:
     if kind in ("characters", "spell-out", "verbatim", "digits", "number_digit"):
-        return Request("say_as", content) if any(map(str.isalnum, content)) else None
+        return ElementRequest("say_as", content) if any(map(str.isalnum, content)) else None
     if kind == "telephone" and any(map(str.isdigit, content)):
         groups = re.findall(r"\+|\d+|[A-Za-z]+", content)
         said = ", ".join(" ".join(group) if group.isdigit() else group for group in groups)
-        return Request("alias", said.replace("+, ", "+"))
+        return ElementRequest("alias", said.replace("+, ", "+"))
     if kind == "date":
         parts = "".join(dict.fromkeys(form))  # yyyymmdd is ymd
-        return _date(parts, re.findall(r"\d+", content), content, language)
+        return _parse_date(parts, re.findall(r"\d+", content), content, language)
     if kind in ("cardinal", "ordinal"):
-        return _number(kind, content.replace(",", ""), language)
+        return _parse_number(kind, content.replace(",", ""), language)
     if kind in ("expletive", "bleep"):
-        return Request("alias", "bleep")
-    return Request("alias", content) if kind in SAID_AS_WRITTEN and content else None
+        return ElementRequest("alias", "bleep")
+    return ElementRequest("alias", content) if kind in SAID_AS_WRITTEN and content else None
 
 
-def _number(kind: str, digits: str, language: Language) -> Request | None:
+def _parse_number(kind: str, digits: str, language: Language) -> ElementRequest | None:
     """A count or a rank, which is no year and no code."""
     match = re.fullmatch(r"([-−]?)\+?(\d{1,15})(\.\d{1,9})?", digits)
     if match is None or (kind == "ordinal" and (match[1] or match[3])):
         return None
     if language not in (US, GB):
-        return Request(
+        return ElementRequest(
             "alias", (ORDINALS[language] if kind == "ordinal" else "#").replace("#", digits)
         )
     if kind == "ordinal":
-        return Request("alias", ordinal(int(match[2]), language))
+        return ElementRequest("alias", ordinal(int(match[2]), language))
     said = decimal(match[2] + (match[3] or ""), language)
-    return Request("alias", f"minus {said}" if match[1] else said)
+    return ElementRequest("alias", f"minus {said}" if match[1] else said)
 
 
-def _date(form: str, numbers: list[str], content: str, language: Language) -> Request | None:
+def _parse_date(
+    form: str, numbers: list[str], content: str, language: Language
+) -> ElementRequest | None:
     """Three numbers in the order of the format (mdy, dmy, ymd) as an ISO date, which every
     normalizer knows; in English also a month and a day; other words as they are.
     """
     if form in ("md", "dm") and len(numbers) == 2 and language in (US, GB):
         month, day = (int(numbers[form.index(part)]) for part in "md")
-        return Request("alias", f"{MONTHS[month - 1]} {day}") if 1 <= month <= 12 else None
+        return ElementRequest("alias", f"{MONTHS[month - 1]} {day}") if 1 <= month <= 12 else None
     if len(numbers) != 3 or not form:
-        return Request("alias", content)
+        return ElementRequest("alias", content)
     if sorted(form) != ["d", "m", "y"]:
         return None
     day, month, year = (int(numbers[form.index(part)]) for part in "dmy")
     year += 0 if year > 99 else 1900 if year > 39 else 2000
     iso = "-".join((str(10000 + year)[1:], str(100 + month)[1:], str(100 + day)[1:]))
-    return Request("alias", iso) if 1 <= month <= 12 and 1 <= day <= 31 else None
+    return ElementRequest("alias", iso) if 1 <= month <= 12 and 1 <= day <= 31 else None
 
 
-def _rate(text: str) -> float | None:
+def _parse_rate(text: str) -> float | None:
     """A word, a factor, a share (80%) or a change (+10%)."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
@@ -326,7 +336,7 @@ def _rate(text: str) -> float | None:
     return rate if rate > 0 else None
 
 
-def tool_pause_s(match: "re.Match[str]") -> float | None:
+def parse_tool_pause_s(match: "re.Match[str]") -> float | None:
     """Seconds of a pause that TOOLS matches, 0.4 where it names none; None where it is no pause."""
     for group, scale in (("slnc", 0.001), ("code", 0.001), ("hash", 1.0)):
         if match[group]:
@@ -341,6 +351,6 @@ def tool_pause_s(match: "re.Match[str]") -> float | None:
     return None
 
 
-def shortened(markup: str) -> str:
+def clip_markup(markup: str) -> str:
     """The name under which markup without effect is counted and shown."""
     return f"SSML not understood: {markup[:60]}"

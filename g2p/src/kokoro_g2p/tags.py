@@ -1,8 +1,8 @@
 """Tags: those of HTML and SSML are markup; every other <x> keeps its words (press <Enter>).
 
-    markup_end("a <b>bold</b> word", 2)      # (5, 0): dropped
-    markup_end("press <Enter>", 6)           # (7, 12): both brackets are dropped
-    markup_end("if a<b", 4)                  # (4, 0): less than
+    find_markup_end("a <b>bold</b> word", 2)      # (5, 0): dropped
+    find_markup_end("press <Enter>", 6)           # (7, 12): both brackets are dropped
+    find_markup_end("if a<b", 4)                  # (4, 0): less than
 
 A name that is a word too (<title>, <code>) is a tag where it has an attribute, ends in a slash, or
 is closed later on.
@@ -10,9 +10,9 @@ is closed later on.
 
 import re
 
-from kokoro_g2p.bundled import table
+from kokoro_g2p.bundled import read_json
 
-_NAMES = table("tags.json")
+_NAMES = read_json("tags.json")
 WORDS, BARE = frozenset(_NAMES["words"].split()), frozenset(_NAMES["bare"].split())
 NAMES = WORDS | frozenset(_NAMES["markup"].split())
 ATTRIBUTES = (
@@ -31,7 +31,8 @@ CLOSED_WITHIN = 2000  # characters behind a doubtful tag
 
 def is_tag(text: str, match: "re.Match[str]") -> bool:
     """Whether a match of TAG is HTML's or SSML's, and no words in angle brackets."""
-    name, attributes = match["name"].lower(), match["attributes"]
+    name = match["name"].lower()
+    attributes = match["attributes"]
     is_prefixed = PREFIXED.fullmatch(name) is not None  # mstts:silence
     if (name not in NAMES and not is_prefixed) or any(
         attribute[1] not in BARE
@@ -45,7 +46,7 @@ def is_tag(text: str, match: "re.Match[str]") -> bool:
     return f"</{match['name']}>" in text[match.end() : match.end() + CLOSED_WITHIN]
 
 
-def markup_end(text: str, place: int) -> tuple[int, int]:
+def find_markup_end(text: str, place: int) -> tuple[int, int]:
     """Where a tag, or the bracket that opens a placeholder, ends, and where that bracket's partner
     stands (0: it is a tag). The end is `place` where there is neither.
     """

@@ -29,15 +29,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from kokoro_g2p.alphabet import MAX_PHONEMES
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.pauses import Ending, Opening, ends_paragraph, opening_of
+from kokoro_g2p.pauses import Ending, Opening, find_opening, is_paragraph_end
 from kokoro_g2p.result import PUNCTUATION, US, Language, Result, Source, Word
 from kokoro_g2p.splitting import (
-    ending_of,
-    halved,
-    joined,
-    sentence_ends,
-    speakable,
-    word_groups,
+    cut_in_halves,
+    cut_words,
+    find_ending,
+    find_sentence_ends,
+    has_sound,
+    join_phonemes,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Chunk:
         """Two chunks of about half the phonemes each. Raises UtteranceTooLong when one phoneme is
         too long.
         """
-        first, second = halved(self.words)
+        first, second = cut_in_halves(self.words)
         left = replace(Chunk.from_words(first), before_s=self.before_s, opening=self.opening)
         return left, Chunk.from_words(second, self.ending)
 
@@ -100,8 +100,8 @@ class Chunk:
     def from_words(cls, words: tuple[Word, ...], ending: Ending | None = None) -> "Chunk":
         """The chunk of these words. Without `ending`, the last mark decides it."""
         ends = accumulate((len(word.phonemes) + word.space for word in words), initial=0)
-        phonemes = joined(words)
-        return cls(words, phonemes, tuple(ends)[:-1], ending or ending_of(phonemes))
+        phonemes = join_phonemes(words)
+        return cls(words, phonemes, tuple(ends)[:-1], ending or find_ending(phonemes))
 
 
 def chunks(
@@ -123,13 +123,13 @@ def chunks(
     for result in results:
         if dropped is not None:
             dropped.update(result.dropped)
-        for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
+        for words in cut_at_pauses(tuple(word for word in result.words if word.phonemes)):
             chunk = replace(Chunk.from_words(words), before_s=silence_s)
-            if speakable(chunk.phonemes):
-                if ends_paragraph(text, words[-1].end):
+            if has_sound(chunk.phonemes):
+                if is_paragraph_end(text, words[-1].end):
                     chunk = replace(chunk, ending="paragraph")
-                begin = next(word.start for word in words if speakable(word.phonemes))
-                opening = opening_of(before + text, len(before) + begin)
+                begin = next(word.start for word in words if has_sound(word.phonemes))
+                opening = find_opening(before + text, len(before) + begin)
                 # a heading is a paragraph, with or without a blank line behind it
                 if opening == "chapter" and chunk.ending == "none":
                     chunk = replace(chunk, ending="paragraph")
@@ -180,7 +180,7 @@ def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
         yield call
 
 
-def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+def cut_at_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     """`words` cut behind every pause that the text asks for, and where their pace changes. No
     space stands before a pause's mark, because the mark ends its part.
     """
@@ -198,12 +198,12 @@ def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
         yield words[start:]
 
 
-def parts_of(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+def cut_parts(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     """The words of a whole sentence, cut as `text_reader` and `chunks` cut them, for a port."""
     for group in (
-        word_groups(words, MAX_PHONEMES) if len(joined(words)) > MAX_PHONEMES else (words,)
+        cut_words(words, MAX_PHONEMES) if len(join_phonemes(words)) > MAX_PHONEMES else (words,)
     ):
-        yield from between_pauses(tuple(word for word in group if word.phonemes))
+        yield from cut_at_pauses(tuple(word for word in group if word.phonemes))
 
 
 def cut(chunk: Chunk, longest: int) -> Iterator[Chunk]:
@@ -236,16 +236,16 @@ def text_reader(
     from kokoro_g2p.phonemizer import G2P
 
     @cache
-    def reader(language: Language) -> G2P:
+    def load_reader(language: Language) -> G2P:
         if network is None or language != US:
             return G2P.load(language, lexicon)
         from kokoro_g2p.neural import NeuralG2P
 
         return G2P.load(language, lexicon, neural=NeuralG2P(run=network))
 
-    first = reader(dialect)
+    first = load_reader(dialect)
     if language_of is not None:
-        first.follow(lambda voice: reader(language_of(voice)))
+        first.follow(lambda voice: load_reader(language_of(voice)))
     return partial(first.sentences, keep_empty=True)
 
 
@@ -256,12 +256,13 @@ def phoneme_sentences(text: str) -> Iterator[Result]:
     for sentence in _SENTENCE.finditer(text):
         words = []
         for match in _WORD.finditer(text, *sentence.span(1)):
-            symbols, end = match[0], match.end()
+            symbols = match[0]
+            end = match.end()
             source: Source = "punctuation" if symbols in PUNCTUATION else "override"
             space = text[end : end + 1].isspace()
             words.append(Word(symbols, match.start(), end, symbols, symbols, source, space=space))
         if words:
-            yield Result(sentence[1], joined(words), tuple(words))
+            yield Result(sentence[1], join_phonemes(words), tuple(words))
 
 
 # ---- where a text is read from
@@ -300,10 +301,12 @@ def read_text(
     if file is None or str(file) == STDIN:
         if live and is_pipe(stdin):
             return LiveText(stdin)
-        where, data = "standard input", stdin.read()
+        where = "standard input"
+        data = stdin.read()
     elif file.is_file():
         try:
-            where, data = str(file), file.read_bytes()
+            where = str(file)
+            data = file.read_bytes()
         except OSError as problem:
             raise InputError(f"cannot read {file}: {problem.strerror}") from None
     else:
@@ -313,10 +316,10 @@ def read_text(
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise _not_utf8(where, problem, problem.start) from None
+        raise _describe_not_utf8(where, problem, problem.start) from None
 
 
-def _not_utf8(where: str, problem: UnicodeDecodeError, at: int) -> InputError:
+def _describe_not_utf8(where: str, problem: UnicodeDecodeError, at: int) -> InputError:
     byte = problem.object[problem.start]
     return InputError(f"{where} is not UTF-8: byte {byte:#04x} at {at}; convert it to UTF-8")
 
@@ -340,13 +343,16 @@ class LiveText:
 
     def __iter__(self) -> Iterator[str]:
         """Parts in order. Raises InputError for what is not UTF-8."""
-        decoder, spoken, count, open_pipe = codecs.getincrementaldecoder("utf-8-sig")(), 0, 0, True
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        spoken = 0
+        count = 0
+        open_pipe = True
         wait_s: float | None = None
         file = self.stream.fileno()
         while open_pipe:
             if not select.select([file], [], [], wait_s)[0]:
                 # nothing came: what is whole is spoken; then the pipe is waited for
-                end = spoken + whole_part(self.read[spoken:], idle=wait_s == IDLE_S)
+                end = spoken + measure_whole_part(self.read[spoken:], idle=wait_s == IDLE_S)
                 wait_s = IDLE_S if wait_s == TOKEN_S else None
             else:
                 data = os.read(file, BLOCK_BYTES)
@@ -356,12 +362,14 @@ class LiveText:
                 except UnicodeDecodeError as problem:
                     # the decoder may hold bytes of the block before
                     at = count - len(problem.object) + problem.start
-                    raise _not_utf8("standard input", problem, at) from None
-                open_pipe, wait_s, end = bool(data), TOKEN_S, spoken
+                    raise _describe_not_utf8("standard input", problem, at) from None
+                open_pipe = bool(data)
+                wait_s = TOKEN_S
+                end = spoken
                 if not open_pipe:
                     end = len(self.read)
                 elif len(self.read) - spoken >= PART:
-                    end += whole_part(self.read[spoken : spoken + PART])
+                    end += measure_whole_part(self.read[spoken : spoken + PART])
             if end > spoken:
                 yield self.read[spoken:end]
                 spoken = end
@@ -385,23 +393,25 @@ class TextParts:
             if not isinstance(part, str):
                 raise InputError(f"a part of the text is of type {type(part).__name__}: give str")
             self.held += part
-            count = whole_part(self.held[spoken:])
+            count = measure_whole_part(self.held[spoken:])
             if count:
                 # what was spoken is held no longer: a text may be endless
-                self.start, self.held = self.start + spoken, self.held[spoken:]
+                self.start += spoken
+                self.held = self.held[spoken:]
                 yield self.held[:count]
                 spoken = count
-        self.start, self.held = self.start + spoken, self.held[spoken:]
+        self.start += spoken
+        self.held = self.held[spoken:]
         if self.held:
             yield self.held
 
 
-def whole_part(text: str, idle: bool = False) -> int:
+def measure_whole_part(text: str, idle: bool = False) -> int:
     """How many characters of `text` can be spoken whatever comes next. `idle`: nothing comes for
     now.
     """
     # where nothing comes, a word stands in for the next sentence's first
-    for end in reversed(list(sentence_ends(f"{text} The end" if idle else text))):
+    for end in reversed(list(find_sentence_ends(f"{text} The end" if idle else text))):
         end = min(end, len(text))
         part = text[:end]
         if idle or part.endswith("\n") or _NEXT_WORD.match(text, end):

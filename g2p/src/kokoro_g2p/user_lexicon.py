@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from kokoro_g2p.alphabet import to_kokoro, unknown_symbol
+from kokoro_g2p.alphabet import find_unknown_symbol, to_kokoro
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.files import parse_json
 
@@ -21,7 +21,7 @@ MAX_BYTES = 50_000_000
 _MARKUP = re.compile(r"[\[\]()]")
 
 
-def user_lexicon(
+def load_user_lexicon(
     source: Path | str | Mapping[str, str] | None,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The checked entries of a file or a mapping: single words, and phrases of several words.
@@ -30,7 +30,7 @@ def user_lexicon(
     if source is None:
         return {}, {}
     if isinstance(source, Mapping):
-        entries = _collected(_numbered(source.items()), "the lexicon")
+        entries = _collect(_number_rows(source.items()), "the lexicon")
     else:
         entries = read_user_lexicon(Path(source))
     phrases = {text: phonemes for text, phonemes in entries.items() if " " in text}
@@ -59,26 +59,26 @@ def read_user_lexicon(path: Path) -> dict[str, str]:
     except OSError as problem:
         raise InputError(f"cannot read the lexicon {str(path)[:200]}: {problem.strerror}") from None
     if path.suffix.lower() != ".json":
-        return _collected(_lines(text), path)
+        return _collect(_split_lines(text), path)
     pairs = parse_json(text, str(path), pairs=tuple)
     if not isinstance(pairs, tuple):
         raise InputError(f'{path}: the lexicon is one object, {{"word": "phonemes"}}')
-    return _collected(_numbered(pairs), path)
+    return _collect(_number_rows(pairs), path)
 
 
-def _numbered(pairs: Iterable[tuple[object, object]]) -> Iterator[tuple[str, object, object]]:
+def _number_rows(pairs: Iterable[tuple[object, object]]) -> Iterator[tuple[str, object, object]]:
     for number, (word, phonemes) in enumerate(pairs, 1):
         yield f"entry {number}", word, phonemes
 
 
-def _lines(text: str) -> Iterator[tuple[str, object, object]]:
+def _split_lines(text: str) -> Iterator[tuple[str, object, object]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             word, _, phonemes = line.partition("\t")
             yield f"line {number}", word, phonemes
 
 
-def _collected(rows: Iterable[tuple[str, object, object]], path: Path | str) -> dict[str, str]:
+def _collect(rows: Iterable[tuple[str, object, object]], path: Path | str) -> dict[str, str]:
     """The entries of rows of place, word and phonemes, each checked."""
     entries: dict[str, str] = {}
     for place, word, phonemes in rows:
@@ -86,7 +86,7 @@ def _collected(rows: Iterable[tuple[str, object, object]], path: Path | str) -> 
             raise InputError(
                 f"{path}, {place}: {word!r} to {phonemes!r}; both are text, a word and its phonemes"
             )
-        word, phonemes = _checked(f"{path}, {place}", word, phonemes)
+        word, phonemes = _check_entry(f"{path}, {place}", word, phonemes)
         if entries.setdefault(word, phonemes) != phonemes:
             raise InputError(
                 f"{path}, {place}: {word!r} stands there a second time with other phonemes"
@@ -96,8 +96,9 @@ def _collected(rows: Iterable[tuple[str, object, object]], path: Path | str) -> 
     return entries
 
 
-def _checked(place: str, word: str, phonemes: str) -> tuple[str, str]:
-    word, phonemes = " ".join(word.replace("’", "'").split()), to_kokoro(phonemes.strip())
+def _check_entry(place: str, word: str, phonemes: str) -> tuple[str, str]:
+    word = " ".join(word.replace("’", "'").split())
+    phonemes = to_kokoro(phonemes.strip())
     if not any(character.isalpha() for character in word):
         raise InputError(f"{place}: {word!r} holds no letters; a line is word<TAB>phonemes")
     if not phonemes:
@@ -107,7 +108,7 @@ def _checked(place: str, word: str, phonemes: str) -> tuple[str, str]:
             f"{place}: the phrase {word!r} never matches: it begins and ends with a letter"
             " or digit and holds no brackets"
         )
-    symbol = unknown_symbol(phonemes)
+    symbol = find_unknown_symbol(phonemes)
     if symbol is not None:
         raise InputError(
             f"{place}: {symbol!r} (U+{ord(symbol):04X}) in the phonemes of {word!r} is not"

@@ -1,7 +1,7 @@
 """Forms that the sentence decides: weak forms of small words, the form before a pause, heteronyms,
 letters or word for US and IT.
 
-    weak_form("the", Ahead(vowel=True), first=False, shouted=False)     # "ði"
+    find_weak_form("the", Ahead(vowel=True), first=False, shouted=False)     # "ði"
 
 Facts as misaki's users hear them (misaki/en.py: get_special_case, token_context); differences are
 listed in docs/g2p.md. A pause is a punctuation mark or the end; quotes and brackets part no words.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kokoro_g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_g2p.result import Token
-from kokoro_g2p.word_lists import pairs, word_set, word_sets
+from kokoro_g2p.word_lists import parse_pairs, parse_set, read_word_sets
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -32,17 +32,19 @@ END = Ahead()
 # lexicon says
 WEAK: Mapping[str, tuple[str | None, ...]] = {
     word: tuple(form or None for form in forms.split("/"))
-    for word, forms in pairs(
+    for word, forms in parse_pairs(
         "the:ðə/ðə/ði a:ˈA/ɐ/ɐ an:ɐn/ɐn/ɐn to:/tə/tʊ in:ˈɪn/ɪn/ɪn am:/ɐm/ɐm i:ˌI/ˌI/ˌI"
     ).items()
 }
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = word_set("and or but to with from on for when then again because if through as at")
+AFTER_PARTICLE = parse_set(
+    "and or but to with from on for when then again because if through as at"
+)
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in
 # a shouted sentence; for WHO the tagger decides.
-LOUD, BEFORE_LOUD_IT, BEFORE_LETTER, AFTER_LETTER, JOINED_LETTER = word_sets(
+LOUD, BEFORE_LOUD_IT, BEFORE_LETTER, AFTER_LETTER, JOINED_LETTER = read_word_sets(
     "words", "loud before_loud_it before_letter after_letter joined_letter"
 )
 
@@ -74,7 +76,7 @@ def is_article(tokens: Sequence[Token], place: int, ahead: Ahead) -> bool:
     )
 
 
-def weak_form(word: str, ahead: Ahead, article: bool, shouted: bool) -> str | None:
+def find_weak_form(word: str, ahead: Ahead, article: bool, shouted: bool) -> str | None:
     """The form of a small word for what follows it, or None where the lexicon's holds.
 
     A capital A that is no `article` is the letter (vitamin A), Am and AM keep the full form, `i`
@@ -96,7 +98,7 @@ def weak_form(word: str, ahead: Ahead, article: bool, shouted: bool) -> str | No
     return forms[0 if ahead.vowel is None else 1 + ahead.vowel]
 
 
-def sense(
+def choose_sense(
     senses: Mapping[str, str | None], ahead: Ahead, shouted: bool, choose: Choose
 ) -> str | None:
     """The phonemes of a heteronym here; None: an acronym among words (US, IT, WHO), to be said
@@ -110,14 +112,14 @@ def sense(
     return senses[choose(keys) if len(keys) > 1 else DEFAULT]
 
 
-def weak_parts(parts: Sequence[str], vowels: Sequence[bool]) -> list[str | None]:
+def find_weak_parts(parts: Sequence[str], vowels: Sequence[bool]) -> list[str | None]:
     """Weak forms inside a compound (out-of-the-box), None for the others; `vowels`: which parts
     begin with one. The last is full.
     """
     ahead = [Ahead(vowel) for vowel in vowels[1:]]
     return [
         *(
-            weak_form(part, follows, False, False)
+            find_weak_form(part, follows, False, False)
             for part, follows in zip(parts, ahead, strict=False)
         ),
         None,

@@ -2,7 +2,7 @@
 British voice.
 
     ListFile(CMUDICT)["thompson"]
-    british("kˈɑɹsən", "carson")      # "kˈɑːsən"
+    convert_to_british("kˈɑɹsən", "carson")      # "kˈɑːsən"
 
 A line is word, tab, phonemes; misaki's lists have a form of their own (`read`). CMUdict's file was
 made at commit ec85133; ours_us.tsv and ours_gb.tsv are written by hand. The British form is a rule
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_g2p.alphabet import to_kokoro
-from kokoro_g2p.bundled import AGAIN, DATA, table, text
+from kokoro_g2p.bundled import AGAIN, DATA, read_data_text, read_json
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.result import GB, US, Dialect
 
@@ -27,20 +27,20 @@ CMUDICT = DATA / "cmudict.txt.gz"
 OURS: Mapping[Dialect, Path] = {US: DATA / "ours_us.tsv", GB: DATA / "ours_gb.tsv"}
 
 
-def word_set(text: str) -> frozenset[str]:
+def parse_set(text: str) -> frozenset[str]:
     """The words of a list written as text."""
     return frozenset(text.split())
 
 
-def pairs(text: str) -> dict[str, str]:
-    """A table written as text: `pairs("a:be ce:d_e")` is `{"a": "be", "ce": "d e"}`."""
+def parse_pairs(text: str) -> dict[str, str]:
+    """A table written as text: `parse_pairs("a:be ce:d_e")` is `{"a": "be", "ce": "d e"}`."""
     return dict(pair.replace("_", " ").split(":") for pair in text.split())
 
 
-def word_sets(file: str, names: str) -> list[frozenset[str]]:
+def read_word_sets(file: str, names: str) -> list[frozenset[str]]:
     """The sets of words in g2p/data/FILE.json by their names."""
-    sets = table(f"{file}.json")
-    return [word_set(sets[name]) for name in names.split()]
+    sets = read_json(f"{file}.json")
+    return [parse_set(sets[name]) for name in names.split()]
 
 
 class ListFile(Mapping[str, str]):
@@ -55,7 +55,7 @@ class ListFile(Mapping[str, str]):
     def entries(self) -> dict[str, str]:
         """Word to phonemes."""
         try:
-            lines = text(self.path).split("\n")
+            lines = read_data_text(self.path).split("\n")
         except (OSError, EOFError, UnicodeDecodeError) as problem:
             raise InputError(f"{self.path} is no list of words ({problem}); {AGAIN}") from None
         pairs = (line.partition("\t") for line in lines if line and line[0] != "#")
@@ -74,11 +74,11 @@ class ListFile(Mapping[str, str]):
         return len(self.entries)
 
 
-def extra_senses(dialect: Dialect) -> dict[str, dict[str, str]]:
+def read_extra_senses(dialect: Dialect) -> dict[str, dict[str, str]]:
     """This project's senses that misaki's gold list lacks, by word and key: `{"lead": {"METAL":
     "lˈɛd"}, ...}`.
     """
-    return table("senses.json")[dialect]
+    return read_json("senses.json")[dialect]
 
 
 # The four lists of data/ hold the entries of these JSON files of misaki, and nothing else:
@@ -111,7 +111,7 @@ def read(name: str) -> dict[str, Entry]:
     if name not in MISAKI_SHA256:
         raise InputError(f"there is no word list {name!r}: one of {', '.join(MISAKI_SHA256)}")
     # Two columns in place of pairs are parsed in half the time, and packed 6 % smaller.
-    words, phonemes, heteronyms = text(DATA / f"{name}.txt.gz").split("\t")
+    words, phonemes, heteronyms = read_data_text(DATA / f"{name}.txt.gz").split("\t")
     entries: dict[str, Entry] = dict(zip(words.split("\n"), phonemes.split("\n"), strict=True))
     entries.update(json.loads(heteronyms))
     return entries
@@ -145,9 +145,10 @@ _SOUNDS = [
 ]
 
 
-def british(phonemes: str, spelling: str) -> str:
+def convert_to_british(phonemes: str, spelling: str) -> str:
     """The British form of American `phonemes` of a word spelled so."""
-    text, letters = to_kokoro(phonemes).translate(_PLAIN), spelling.lower()
+    text = to_kokoro(phonemes).translate(_PLAIN)
+    letters = spelling.lower()
     rounded = "o" in letters
     forms = (
         "ɜːɹ",
@@ -199,7 +200,7 @@ class BritishList(Mapping[str, str]):
         return word in self.american
 
     def __getitem__(self, word: str) -> str:
-        return british(self.american[word], word)
+        return convert_to_british(self.american[word], word)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.american)

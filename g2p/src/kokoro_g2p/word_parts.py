@@ -1,12 +1,12 @@
 """Words that no list has, before and after the network: two known words in one, names read by their
 origin, the stress of an accent.
 
-    halves("voicenote", known)               # ("voice", "note"): the network would read voi-cenote
-    by_origin("Xiaoping")                    # "ʃWpˈɪŋ": pinyin says how it is said
+    split_halves("voicenote", known)         # ("voice", "note"): the network reads voi-cenote
+    read_by_origin("Xiaoping")               # "ʃWpˈɪŋ": pinyin says how it is said
     with_accent("Almodóvar", "ˌɑlmOdOvˈɑɹ")  # "ɑlmOdˈOvɑɹ"
 
-Fitted on words that CMUdict has and the other lists lack, where `halves` is right 78 times in 100
-and the network 74; tables are g2p/data/origins.json.
+Fitted on words that CMUdict has and the other lists lack, where `split_halves` is right 78 times in
+100 and the network 74; tables are g2p/data/origins.json.
 """
 
 import re
@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY, VOWELS, restress
-from kokoro_g2p.bundled import table
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.bundled import read_json
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
-TABLES = table("origins.json")
-SHORT = word_set(TABLES["short_parts"])  # words of three letters that people build others with
-ENDINGS = word_set(TABLES["endings"])  # of names and derived words: no second half
-PREFIXES = word_set(TABLES["prefixes"])  # leave the stress to what follows
+TABLES = read_json("origins.json")
+SHORT = parse_set(TABLES["short_parts"])  # words of three letters that people build others with
+ENDINGS = parse_set(TABLES["endings"])  # of names and derived words: no second half
+PREFIXES = parse_set(TABLES["prefixes"])  # leave the stress to what follows
 SILENT_E = re.compile(r"(?:[aeiouy][^aeiouy]|[^aeiouyl]|u)e$")
 CAMEL = re.compile(r"([A-Z][a-z]{2,})([A-Z][a-z]{2,})")
 PLURAL = re.compile("[^s]s$")  # name|spaces, not names|paces
@@ -28,7 +28,7 @@ LEAST = 4  # letters of a half that is not among SHORT
 Known = Callable[[str], bool]
 
 
-def halves(word: str, is_listed: Known) -> tuple[str, str] | None:
+def split_halves(word: str, is_listed: Known) -> tuple[str, str] | None:
     """Two words that `word` is written from, or None. `known`: whether edited lists have a word in
     small letters.
     """
@@ -44,7 +44,7 @@ def halves(word: str, is_listed: Known) -> tuple[str, str] | None:
         if plain[cut - 1] != plain[cut]
     ]
     matches = [
-        pair for pair in matches if _may_join(*pair, word == plain) and all(map(is_listed, pair))
+        pair for pair in matches if _can_join(*pair, word == plain) and all(map(is_listed, pair))
     ]
     return max(
         matches,
@@ -53,7 +53,7 @@ def halves(word: str, is_listed: Known) -> tuple[str, str] | None:
     )
 
 
-def _may_join(first: str, second: str, small: bool) -> bool:
+def _can_join(first: str, second: str, small: bool) -> bool:
     """Halves of three letters only in a word without a capital, or behind a silent e: surnames are
     full of them by chance.
     """
@@ -66,7 +66,7 @@ def _may_join(first: str, second: str, small: bool) -> bool:
     )
 
 
-def compound(first: str, second: str, head: str) -> str:
+def join_halves(first: str, second: str, head: str) -> str:
     """Phonemes of a word of two halves: the first bears the stress, but a prefix (over, anti)
     leaves it to the second.
     """
@@ -92,27 +92,28 @@ MORA = re.compile(
 )
 
 
-def by_origin(word: str) -> str | None:
+def read_by_origin(word: str) -> str | None:
     """American phonemes of a name that is pinyin with zh, x or q, or Japanese by one of its usual
     elements; None for others.
     """
     plain = word.lower()
     chinese = MARKED.search(plain) and CHINESE.fullmatch(plain)
-    return _chinese(plain) if chinese else _japanese(plain)
+    return _read_chinese(plain) if chinese else _read_japanese(plain)
 
 
-def _chinese(word: str) -> str:
+def _read_chinese(word: str) -> str:
     """Pinyin as English says it; the last syllable bears the stress."""
     morae = []
     for match in SYLLABLE.finditer(word):
-        initial, final = PINYIN["initials"][match[1]], PINYIN["finals"][match[2]]
+        initial = PINYIN["initials"][match[1]]
+        final = PINYIN["finals"][match[2]]
         morae.append(
             initial + (final[1:] if final[0] == "j" and initial and initial[-1] in "ʃj" else final)
         )
     return "".join(morae[:-1]) + restress(morae[-1], 2)
 
 
-def _japanese(word: str) -> str | None:
+def _read_japanese(word: str) -> str | None:
     """Mora by mora, the last but one stressed."""
     morae = list(MORA.finditer(word))
     vowels = [place for place, mora in enumerate(morae) if mora[2]]
@@ -121,7 +122,8 @@ def _japanese(word: str) -> str | None:
     )
     if not ends or "".join(mora[0] for mora in morae) != word or len(vowels) < 3:
         return None
-    main, spoken = len(vowels) - 2, ""
+    main = len(vowels) - 2
+    spoken = ""
     for mora in morae:
         consonant, vowel = mora[1] or mora[3] or "", mora[2] or ""
         sound = JAPANESE["consonants"].get(consonant) or "".join(
@@ -146,7 +148,7 @@ def _japanese(word: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReadingPlan:
     """How a word is read by parts: what must be read first, and how the answers are put
     together.
     """
@@ -156,20 +158,23 @@ class Plan:
     confidence: float
 
 
-def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> Plan | None:
+def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> ReadingPlan | None:
     """How to read a word that no list has without asking the network for all of it; None: ask the
     network.
 
     `dialectal` makes a dialect's phonemes of American ones.
     """
-    pair, origin, ending = halves(word, is_listed), by_origin(word), name_ending(word)
+    pair = split_halves(word, is_listed)
+    origin = read_by_origin(word)
+    ending = name_ending(word)
     if pair:
-        return Plan(pair, lambda spoken: compound(spoken[0], spoken[1], pair[0]), 0.78)
+        return ReadingPlan(pair, lambda spoken: join_halves(spoken[0], spoken[1], pair[0]), 0.78)
     if origin:
-        return Plan((), lambda spoken: dialectal(origin), 0.5)
+        return ReadingPlan((), lambda spoken: dialectal(origin), 0.5)
     if ending:
-        head, sound = word[: -len(ending)], dialectal(NAME_ENDINGS[ending])
-        return Plan((head,), lambda spoken: _with_name_ending(head, spoken[0], sound), 0.5)
+        head = word[: -len(ending)]
+        sound = dialectal(NAME_ENDINGS[ending])
+        return ReadingPlan((head,), lambda spoken: _with_name_ending(head, spoken[0], sound), 0.5)
     return None
 
 
@@ -192,34 +197,35 @@ def _with_name_ending(letters: str, head: str, ending: str) -> str:
     """The head's sounds with those of the ending; `<` puts the stress on the head's last vowel,
     which then has its full sound.
     """
-    places = _vowel_places(head)
+    places = _find_vowels(head)
     if ending[0] == "<" and places:
         last = next((letter for letter in reversed(letters.lower()) if letter in FULL), "")
-        return _restressed(head, len(places) - 1, FULL.get(last, "")) + ending[1:]
+        return _move_stress(head, len(places) - 1, FULL.get(last, "")) + ending[1:]
     return (restress(head, -1) if PRIMARY in ending else head) + ending.lstrip("<")
 
 
-FULL = pairs("a:æ e:ɛ i:ɪ o:ɑ u:ʌ y:ɪ")  # vowels that were weak
+FULL = parse_pairs("a:æ e:ɛ i:ɪ o:ɑ u:ʌ y:ɪ")  # vowels that were weak
 ACUTE = re.compile("[áéíóú]")
-ACCENTED = pairs("á:ɑ é:A í:ɪ ó:ɔ ú:ʊ")  # the same under an accent
+ACCENTED = parse_pairs("á:ɑ é:A í:ɪ ó:ɔ ú:ʊ")  # the same under an accent
 VOWEL_LETTERS = re.compile("[aeiouyáéíóúàèìòùâêîôûäëïöüãõ]+")
 
 
-def _vowel_places(phonemes: str) -> list[int]:
+def _find_vowels(phonemes: str) -> list[int]:
     return [place for place, sound in enumerate(phonemes) if sound in VOWELS]
 
 
-def _restressed(phonemes: str, number: int, full: str = "") -> str:
+def _move_stress(phonemes: str, number: int, full: str = "") -> str:
     """`phonemes` with the primary stress on that vowel, which is `full` where it was weak; the old
     one becomes secondary or goes.
     """
     plain = phonemes.replace(SECONDARY, "")
     first = plain.find(PRIMARY)
-    place = _vowel_places(plain)[number]
+    place = _find_vowels(plain)[number]
     weak = plain[place] in "əᵻᵊ" and full
     spoken = plain[:place] + PRIMARY + (full if weak else plain[place]) + plain[place + 1 :]
     if first < 0 or first == place - 1:
         return phonemes if not weak else spoken.replace(PRIMARY + PRIMARY, PRIMARY)
+    # the new mark has moved what stands behind it by one
     old = first if first < place else first + 1
     between = sum(sound in VOWELS for sound in plain[first:place])
     return spoken[:old] + (SECONDARY if between > 1 else "") + spoken[old + 1 :]
@@ -231,11 +237,12 @@ def with_accent(word: str, phonemes: str) -> str:
     """
     # Konaté: no silent e
     phonemes += "A" if word.endswith("é") and phonemes[-1:] not in VOWELS else ""
-    groups, places = VOWEL_LETTERS.findall(word.lower()), _vowel_places(phonemes)
+    groups = VOWEL_LETTERS.findall(word.lower())
+    places = _find_vowels(phonemes)
     marked = [number for number, group in enumerate(groups) if ACUTE.search(group)]
     fits = len(marked) == 1 and len(groups) == len(places)
     return (
-        _restressed(phonemes, marked[0], ACCENTED[ACUTE.findall(word.lower())[0]])
+        _move_stress(phonemes, marked[0], ACCENTED[ACUTE.findall(word.lower())[0]])
         if fits
         else phonemes
     )

@@ -14,11 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 from kokoro_g2p import G2P
-from kokoro_g2p.espeak import espeak_of
+from kokoro_g2p.espeak import open_espeak
 from kokoro_g2p.languages.language import LANGUAGES
 from kokoro_g2p.languages.reader import LanguageReader
 from kokoro_g2p.reading import LateNeural
-from kokoro_g2p.training.languages import frequent_words, held_out
+from kokoro_g2p.training.languages import draw_held_out, read_frequent_words
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentences"
 
@@ -55,7 +55,7 @@ def compare_sentences(code, ending):
         path.stem: path.read_text(encoding="utf-8").splitlines()
         for path in sorted(SENTENCES.glob(f"{language.name}*{ending}.txt"))
     }
-    ask = espeak_of(language.espeak)
+    ask = open_espeak(language.espeak)
     return {
         file: compared(texts, [g2p.phonemize(text).phonemes for text in texts], [*map(ask, texts)])
         for file, texts in files.items()
@@ -66,11 +66,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("language", choices=tuple(LANGUAGES))
     code = parser.parse_args().language
-    language, words = LANGUAGES[code], held_out(frequent_words(code), seed=0)
+    language, words = LANGUAGES[code], draw_held_out(read_frequent_words(code), seed=0)
     reader = LanguageReader(language, {}, LateNeural(code))
     reader.prepare(words)
-    readings = [language.joined(reader.ruled(word), "", "") for word in words]
-    unseen = compared(words, readings, [*map(espeak_of(language.espeak), words)])
+    readings = [language.joined(reader.read_unlisted(word), "", "") for word in words]
+    unseen = compared(words, readings, [*map(open_espeak(language.espeak), words)])
     print(json.dumps({"unseen": unseen} | compare_sentences(code, "")))
 
 

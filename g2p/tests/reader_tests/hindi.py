@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from kokoro_g2p import G2P
-from kokoro_g2p.espeak import espeak_of
-from kokoro_g2p.splitting import placed_segments
+from kokoro_g2p.espeak import open_espeak
+from kokoro_g2p.splitting import cut_placed_sentences
 
 DATA = Path(__file__).parents[1] / "data" / "hindi"
 
@@ -28,7 +28,7 @@ def bare(words):
 
 def compare_sentences(g2p):
     """Percent of words that are espeak-ng's."""
-    ask = espeak_of("hi")
+    ask = open_espeak("hi")
     equal = count = 0
     for text in (DATA / "sentences.txt").read_text(encoding="utf-8").splitlines():
         words = [word.phonemes for word in g2p.phonemize(text).words if word.source == "rule"]
@@ -46,8 +46,10 @@ def compare_numbers(g2p):
     def said(text):
         return [
             token.text
-            for offset, sentence, before, after in placed_segments(text)
-            for token in g2p._sentence(offset, sentence, (), before, after).normalized.tokens
+            for offset, sentence, before, after in cut_placed_sentences(text)
+            for token in g2p._prepare_sentence(
+                offset, sentence, (), before, after
+            ).normalized.tokens
         ]
 
     lines = (DATA / "numbers.tsv").read_text(encoding="utf-8").splitlines()

@@ -28,8 +28,8 @@ from difflib import SequenceMatcher
 from functools import partial
 
 from kokoro_g2p import G2P
-from kokoro_g2p.languages.japanese import in_katakana
-from kokoro_g2p.splitting import placed_segments
+from kokoro_g2p.languages.japanese import to_katakana
+from kokoro_g2p.splitting import cut_placed_sentences
 from reader_tests.mandarin import rows_in
 
 rows_of = partial(rows_in, "japanese")
@@ -52,15 +52,15 @@ ALIKE = str.maketrans("ヅヂヲワヘ", "ズジオハエ")
 def plain(kana):
     """Kana in one spelling."""
     said = ""
-    for one in in_katakana(kana).translate(ALIKE):
+    for one in to_katakana(kana).translate(ALIKE):
         said += "ー" if said and said[-1] in ROWS.get(one, "") else one
     return said
 
 
 def tokens_of(g2p, text):
     """The tokens of a text with their places in it."""
-    for offset, sentence, before, after in placed_segments(text):
-        for token in g2p._sentence(offset, sentence, (), before, after).normalized.tokens:
+    for offset, sentence, before, after in cut_placed_sentences(text):
+        for token in g2p._prepare_sentence(offset, sentence, (), before, after).normalized.tokens:
             if g2p._reader.is_own(token):
                 yield token.text, token.start + offset, token.end + offset
 

@@ -19,7 +19,7 @@ from kokoro_g2p.normalizer import normalize
 from kokoro_g2p.overrides import extract
 from kokoro_g2p.phonemizer import LateHeteronyms
 from kokoro_g2p.result import Guess
-from kokoro_g2p.splitting import joined, segments
+from kokoro_g2p.splitting import cut_sentences, join_phonemes
 from kokoro_g2p.word_lists import read
 
 DOCUMENTS = (".md", ".rst", ".txt")
@@ -169,7 +169,7 @@ def problems(g2p, line):
         faults.append("offsets")
     if [each.start for each in result.words] != sorted(each.start for each in result.words):
         faults.append("order")
-    if joined(result.words) != result.phonemes or "  " in result.phonemes:
+    if join_phonemes(result.words) != result.phonemes or "  " in result.phonemes:
         faults.append("spaces")
     lost = lost_words(line, result)
     if lost:
@@ -192,7 +192,7 @@ def lost_words(line, result):
     covered = bytearray(b"\1" * len(line))  # override markup is not text
     for start, piece in zip((*marked.starts,), (*marked.starts[1:], len(marked.text)), strict=True):
         if start < piece:
-            first, last = marked.original(start, piece)
+            first, last = marked.find_original(start, piece)
             covered[first:last] = bytes(last - first)
     for first, last in [drop[:2] for drop in result.drops if drop[2] not in UNSPOKEN] + [
         (each.start, each.end) for each in result.words
@@ -267,14 +267,14 @@ def reader(language):
     if language not in ("us", "gb"):
         return G2P.load(language)
     lists = Lexicon.load(language)
-    return G2P(partial(normalize, known=lists.lists), lists, LateHeteronyms(), Letters())
+    return G2P(partial(normalize, known=lists.has_word), lists, LateHeteronyms(), Letters())
 
 
 def pieces_of(text, step):
     """Offset and text of the segments of a text, which are the same where it arrives in pieces of
     `step` characters.
     """
-    whole = list(segments(text))
+    whole = list(cut_sentences(text))
     assert all(text[offset : offset + len(part)] == part for offset, part in whole)
-    assert whole == list(segments(text[at : at + step] for at in range(0, len(text), step)))
+    assert whole == list(cut_sentences(text[at : at + step] for at in range(0, len(text), step)))
     return whole

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from kokoro_g2p import G2P
-from kokoro_g2p.splitting import placed_segments
+from kokoro_g2p.splitting import cut_placed_sentences
 
 DATA = Path(__file__).parents[1] / "data"
 MARKED = re.compile(r"\{(.):(\w+)\}")
@@ -34,8 +34,8 @@ rows_of = partial(rows_in, "chinese")
 
 def tokens_of(g2p, text):
     """The tokens of a text, sentence by sentence."""
-    for offset, sentence, before, after in placed_segments(text):
-        yield g2p._sentence(offset, sentence, (), before, after).normalized.tokens
+    for offset, sentence, before, after in cut_placed_sentences(text):
+        yield g2p._prepare_sentence(offset, sentence, (), before, after).normalized.tokens
 
 
 def syllables_of(g2p, text):
@@ -44,9 +44,9 @@ def syllables_of(g2p, text):
     for tokens in tokens_of(g2p, text):
         for place, token in enumerate(tokens):
             if reader.is_own(token):
-                around = reader.around(tokens, place)
+                around = reader.join_neighbours(tokens, place)
                 found += zip(
-                    token.text, reader.readings.syllables(token.text, *around), strict=True
+                    token.text, reader.readings.find_syllables(token.text, *around), strict=True
                 )
     return found
 

@@ -16,7 +16,7 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-from kokoro_g2p.splitting import SENTENCE_MARKS, segments
+from kokoro_g2p.splitting import SENTENCE_MARKS, cut_sentences
 from reader_tests.typed import english, spoken
 
 CASES = Path(__file__).resolve().parents[1] / "data" / "plain_prose.tsv"
@@ -41,7 +41,7 @@ def read_lines(path=CASES):
 def reading_of(text):
     """The words of `text` with a slash between sentences; `…` where its last mark is lost."""
     sentences, is_lost = [], False
-    for _, sentence in segments(text):
+    for _, sentence in cut_sentences(text):
         tokens = english()(sentence).tokens
         words = [word for word in spoken(tokens).lower().split() if word != "/"]
         # the lexicon says `etc` so

@@ -21,7 +21,7 @@ from kokoro_g2p import G2P
 from kokoro_g2p.languages.language import LANGUAGES
 from kokoro_g2p.lexicon import Lexicon
 from kokoro_g2p.normalizer import normalize
-from kokoro_g2p.splitting import segments
+from kokoro_g2p.splitting import cut_sentences
 from reader_tests.names import alike, rows
 
 FOLDER = Path(__file__).resolve().parents[1] / "data"
@@ -144,13 +144,13 @@ def answer(line):
 @cache
 def english():
     """The normalizer as G2P calls it."""
-    return partial(normalize, known=Lexicon.load("us").lists)
+    return partial(normalize, known=Lexicon.load("us").has_word)
 
 
 def normalized(line):
     """The tokens of each sentence."""
     read = english() if line.dialect in ("us", "gb") else LANGUAGES[line.dialect].normalize
-    for _, sentence in segments(line.text):
+    for _, sentence in cut_sentences(line.text):
         yield read(sentence, dialect=line.dialect)
 
 

@@ -11,11 +11,11 @@ weight; 1: not so; 2: bad input.
 from collections.abc import Iterator
 from pathlib import Path
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 
 
-def texts(paths: list[Path]) -> Iterator[str]:
+def read_columns(paths: list[Path]) -> Iterator[str]:
     """Return the columns of all lines. Raises InputError where a file cannot be read."""
     for path in paths:
         try:
@@ -33,21 +33,21 @@ def texts(paths: list[Path]) -> Iterator[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.grammar", __doc__)
+    parser = CommandParser("kokoro_g2p.grammar", __doc__)
     parser.add_argument("--conflicts", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us")
     arguments = parser.parse_args(argv)
-    from kokoro_g2p.grammar.conflicts import conflicts
+    from kokoro_g2p.grammar.conflicts import find_conflicts
     from kokoro_g2p.grammar.load import grammar_of
     from kokoro_g2p.lexicon import Lexicon
 
-    known = Lexicon.load(arguments.dialect).lists
+    known = Lexicon.load(arguments.dialect).has_word
     grammar = grammar_of(arguments.dialect)
     try:
         rows = grammar.compile()
     except ValueError as problem:
         return conclude(arguments, {"rows": None}, EXIT_REJECTED, str(problem))
-    report = conflicts(grammar, texts(arguments.conflicts), known)
+    report = find_conflicts(grammar, read_columns(arguments.conflicts), known)
     for title, pairs in (("equal weight", report.equal), ("decided by weight", report.weighed)):
         for (winner, other), example in pairs.items():
             print(f"{title}: {winner} before {other}: {example}")

@@ -1,6 +1,6 @@
 """Pairs of rows that match the same text at a place of a corpus and read it differently.
 
-    report = conflicts(grammar_of("us"), ["Flight 112 leaves at 5:30pm."])
+    report = find_conflicts(grammar_of("us"), ["Flight 112 leaves at 5:30pm."])
     report.equal       # decided by nothing but their order in the table: there should be none
     report.weighed     # decided by weight alone
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kokoro_g2p.characters import clean
 from kokoro_g2p.grammar.interpreter import Grammar
-from kokoro_g2p.grammar.table import Context, Known, Row
+from kokoro_g2p.grammar.table import GrammarRow, Known, SlotContext
 
 Pair = tuple[str, str]  # sources of the winner and of the other row
 
@@ -25,13 +25,15 @@ class Conflicts:
     weighed: dict[Pair, str] = field(default_factory=dict)
 
 
-def conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None) -> Conflicts:
+def find_conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None) -> Conflicts:
     """The pairs that `texts` show. `known`: whether a lexicon lists a string."""
-    report, context = Conflicts(), grammar.context(known)
+    report = Conflicts()
+    context = grammar.make_context(known)
     for text in texts:
-        cleaned, last = clean(text).text, None
+        cleaned = clean(text).text
+        last = None
         for piece in grammar.walk(cleaned, context):
-            matches = grammar.matches(cleaned, piece.start, last)
+            matches = grammar.find_matches(cleaned, piece.start, last)
             compare(report, grammar, context, matches, cleaned, piece.start)
             last = piece
     return report
@@ -40,8 +42,8 @@ def conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None
 def compare(
     report: Conflicts,
     grammar: Grammar,
-    context: Context,
-    matches: list[tuple[int, Row]],
+    context: SlotContext,
+    matches: list[tuple[int, GrammarRow]],
     text: str,
     place: int,
 ) -> None:

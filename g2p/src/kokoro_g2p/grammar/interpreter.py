@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kokoro_g2p.characters import BREAK, LATIN, clean, laid_out
-from kokoro_g2p.grammar.table import Context, Known, Row, Slots
-from kokoro_g2p.grammar.tokens import Spoken, is_override, normalized
+from kokoro_g2p.characters import BREAK, LATIN, clean, mark_breaks
+from kokoro_g2p.grammar.table import GrammarRow, Known, SlotContext, Slots
+from kokoro_g2p.grammar.tokens import SpokenPiece, build_normalized, is_override
 from kokoro_g2p.grammar.verbalizers import VERBALIZERS
 from kokoro_g2p.number_words import whole
 from kokoro_g2p.result import PUNCTUATION, Dialect, Language, Normalized
-from kokoro_g2p.tags import markup_end
+from kokoro_g2p.tags import find_markup_end
 
 LETTERS = re.compile(rf"[{LATIN}\u0370-\u03ff]{{1,60}}")  # no word of a row is longer
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
@@ -48,7 +48,7 @@ class Signs:
     quoted: bool = False  # a single quotation mark waits for its partner
     closing: set[int] = field(default_factory=set)  # where > closes a placeholder
 
-    def quote(self, text: str, place: int) -> Spoken | None:
+    def quote(self, text: str, place: int) -> SpokenPiece | None:
         """A single quotation mark by its side; an apostrophe is silent."""
         if text[place] != "'":
             return None
@@ -56,18 +56,20 @@ class Signs:
         opens = text[place + 1 : place + 2].isalnum() and not before.isalnum()
         closes = self.quoted and not opens and before.strip() != ""
         self.quoted = opens or (self.quoted and not closes)
-        return Spoken(place, place + 1, "“" if opens else "”" if closes else "")
+        return SpokenPiece(place, place + 1, "“" if opens else "”" if closes else "")
 
-    def bracket(self, text: str, place: int) -> Spoken | None:
+    def match_bracket(self, text: str, place: int) -> SpokenPiece | None:
         """A tag, or a bracket around words, is silent."""
         if place in self.closing:
-            return Spoken(place, place + 1, "", "bracket")
+            return SpokenPiece(place, place + 1, "", "bracket")
         if text[place] != "<":
             return None
-        end, closing = markup_end(text, place)
+        end, closing = find_markup_end(text, place)
         if closing:
             self.closing.add(closing)
-        return Spoken(place, end, "", "bracket" if closing else "markup") if end > place else None
+        return (
+            SpokenPiece(place, end, "", "bracket" if closing else "markup") if end > place else None
+        )
 
 
 @dataclass
@@ -76,11 +78,11 @@ class Grammar:
 
     dialect: Dialect
     slots: Slots
-    rows: tuple[Row, ...] = ()
-    by_word: dict[str, tuple[Row, ...]] = field(default_factory=dict)
-    by_character: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    rows: tuple[GrammarRow, ...] = ()
+    by_word: dict[str, tuple[GrammarRow, ...]] = field(default_factory=dict)
+    by_character: dict[str, tuple[GrammarRow, ...]] = field(default_factory=dict)
     # of those, by the second character too, and whether a space stands before
-    by_beginning: dict[tuple[str, str, bool], list[Row]] = field(default_factory=dict)
+    by_beginning: dict[tuple[str, str, bool], list[GrammarRow]] = field(default_factory=dict)
     # one-off forms: written -> words; and the longest of them by what it begins with
     literals: dict[str, str] = field(default_factory=dict)
     longest: dict[str, int] = field(default_factory=dict)
@@ -98,13 +100,13 @@ class Grammar:
         """Compile all rows and count them. Raises ValueError that names one which cannot be."""
         return len([(row.pattern, row.before) for row in self.rows])
 
-    def context(self, known: Known | None, depth: int = 0) -> Context:
+    def make_context(self, known: Known | None, depth: int = 0) -> SlotContext:
         """The context of a verbalizer where no row has matched."""
-        return Context(self.dialect, self.slots.sets, known, depth)
+        return SlotContext(self.dialect, self.slots.sets, known, depth)
 
     # ---- classify
 
-    def candidates(self, text: str, place: int) -> Sequence[Row]:
+    def list_candidates(self, text: str, place: int) -> Sequence[GrammarRow]:
         """Rows that can begin at `place`."""
         character, second = text[place], text[place + 1 : place + 2]
         second = second if second.isascii() else FAR
@@ -116,15 +118,15 @@ class Grammar:
                 text, place
             ):
                 rows = rows + self.by_character.get(character, ())
-            return [row for row in rows if row.may_begin(second, is_spaced)]
+            return [row for row in rows if row.can_begin(second, is_spaced)]
         beginning = (character, second, is_spaced)
         if beginning not in self.by_beginning:
             rows = self.by_character.get(character, ())
-            self.by_beginning[beginning] = [row for row in rows if row.may_begin(second, is_spaced)]
+            self.by_beginning[beginning] = [row for row in rows if row.can_begin(second, is_spaced)]
         return self.by_beginning[beginning]
 
-    def fits(
-        self, row: Row, text: str, place: int, match: re.Match[str], last: Spoken | None
+    def is_in_context(
+        self, row: GrammarRow, text: str, place: int, match: re.Match[str], last: SpokenPiece | None
     ) -> bool:
         """Whether what stands beside a match of the row's pattern is what the row asks for.
         `last`: the token before.
@@ -139,18 +141,20 @@ class Grammar:
                 return False
         elif row.before and not row.before.search(text[max(0, place - CONTEXT) : place]):
             return False
-        return not row.joins or self.joins(last, text, place, match.end())
+        return not row.joins or self.can_join(last, text, place, match.end())
 
-    def matches(self, text: str, place: int, last: Spoken | None) -> list[tuple[int, Row]]:
+    def find_matches(
+        self, text: str, place: int, last: SpokenPiece | None
+    ) -> list[tuple[int, GrammarRow]]:
         """(end, row) of each row that matches at `place`, best first."""
         ends = []
-        for row in self.candidates(text, place):
+        for row in self.list_candidates(text, place):
             match = row.pattern.match(text, place)
-            if match and self.fits(row, text, place, match, last):
+            if match and self.is_in_context(row, text, place, match, last):
                 ends.append((match.end(), row))
         return sorted(ends, key=lambda item: (-item[0], -item[1].weight, item[1].number))
 
-    def literal(self, text: str, place: int) -> int:
+    def match_literal(self, text: str, place: int) -> int:
         """Where the longest form of the whitelist at `place` ends; `place` where there is none."""
         run = LETTERS.match(text, place)
         longest = self.longest.get(run[0].lower() if run else text[place], 0)
@@ -159,7 +163,7 @@ class Grammar:
                 return end
         return place
 
-    def joins(self, last: Spoken | None, text: str, place: int, end: int) -> bool:
+    def can_join(self, last: SpokenPiece | None, text: str, place: int, end: int) -> bool:
         """Whether a range may join the value before `place` to what begins at `end`: both of one
         class, or a number without its unit before any value (5-10 kg, 9-5pm).
         """
@@ -168,7 +172,7 @@ class Grammar:
             return False
         if text[last.end : place].strip() or last.kind not in ranged:
             return False
-        following = self.matches(text, end, None)
+        following = self.find_matches(text, end, None)
         kind = following[0][1].kind if following else ""
         return kind in ranged and (
             kind == last.kind or last.kind == "cardinal" or kind == "cardinal"
@@ -176,14 +180,16 @@ class Grammar:
 
     # ---- walk
 
-    def walk(self, text: str, context: Context) -> Iterator[Spoken]:
+    def walk(self, text: str, context: SlotContext) -> Iterator[SpokenPiece]:
         """The text's pieces in order, each with the row that decided."""
-        place, last, by_word = 0, None, self.by_word
+        place = 0
+        last = None
+        by_word = self.by_word
         signs = Signs()
         while place < len(text):
             plain = PLAIN.match(text, place)
             if plain and plain[2].lower() not in by_word:
-                last = Spoken(plain.start(1), plain.end(), plain[1])
+                last = SpokenPiece(plain.start(1), plain.end(), plain[1])
                 place = last.end
                 yield last
                 continue
@@ -191,10 +197,10 @@ class Grammar:
                 place += 1
                 continue
             last = (
-                signs.bracket(text, place)
-                or self.classified(text, place, last, context)
+                signs.match_bracket(text, place)
+                or self.apply_rows(text, place, last, context)
                 or signs.quote(text, place)
-                or self.default(text, place, last, context)
+                or self.read_unmatched(text, place, last, context)
             )
             # the 's behind a value or letters is the last word's; 'tis has an apostrophe already
             owns = last.kind and last.words[:1] != "'" and CLITIC.match(text, last.end)
@@ -203,29 +209,31 @@ class Grammar:
             place = last.end
             yield last
 
-    def classified(
-        self, text: str, place: int, last: Spoken | None, context: Context
-    ) -> Spoken | None:
+    def apply_rows(
+        self, text: str, place: int, last: SpokenPiece | None, context: SlotContext
+    ) -> SpokenPiece | None:
         """The words of the best row at a place, or of a whitelist form that is as long."""
         if text[place] in STOPS and text[place + 1 : place + 2] in SPACES:
             return None
-        matches = self.matches(text, place, last)
+        matches = self.find_matches(text, place, last)
         end = matches[0][0] if matches else place
-        literal_end = self.literal(text, place)
+        literal_end = self.match_literal(text, place)
         if literal_end > place and literal_end >= end:
             row, end, kind, source = None, literal_end, "whitelist", "whitelist.tsv"
             words = self.literals[text[place:end]]
         elif matches:
             row = matches[0][1]
-            words, kind, source = self.read(row, text, place, context), row.kind, row.source
+            words = self.read(row, text, place, context)
+            kind = row.kind
+            source = row.source
         else:
             return None
         is_short = text[end - 1] == "." and words[-1:] not in MARKS
-        if is_short and self.ends_sentence(text, end, row):
+        if is_short and self.is_sentence_end(text, end, row):
             words += "."
-        return Spoken(place, end, words, kind, source)
+        return SpokenPiece(place, end, words, kind, source)
 
-    def ends_sentence(self, text: str, end: int, row: Row | None) -> bool:
+    def is_sentence_end(self, text: str, end: int, row: GrammarRow | None) -> bool:
         """Whether the full stop of a short form before `end` is the sentence's too; `row`: the one
         that took the form, None where the whitelist did.
         """
@@ -240,42 +248,44 @@ class Grammar:
         )
         return starts and text[end].isspace() and rest[first.end() :][:1] != "."
 
-    def default(self, text: str, place: int, last: Spoken | None, context: Context) -> Spoken:
+    def read_unmatched(
+        self, text: str, place: int, last: SpokenPiece | None, context: SlotContext
+    ) -> SpokenPiece:
         """Read a word, a mark or digits that no row matches; anything else is silent."""
         match = WORD.match(text, place)
         if match:
-            return self.whole_word(text, match, context)
+            return self.read_word(text, match, context)
         match = DIGITS.match(text, place)
         if match:
-            return Spoken(place, match.end(), whole(match[0], self.dialect), "digits")
+            return SpokenPiece(place, match.end(), whole(match[0], self.dialect), "digits")
         match = RUN.match(text, place)
         if match:
             run = match[0]
             if run == "." and self.is_cut(text, place, last, context):
-                return Spoken(place, place + 1, "")
+                return SpokenPiece(place, place + 1, "")
             is_dots = (run[0] == "." and run[1:]) or run[0] == "…"
             mark = "…" if is_dots else "—" if run[0] in "-—" else run[0]
-            return Spoken(place, match.end(), mark)
+            return SpokenPiece(place, match.end(), mark)
         character = SAME_MARK.get(text[place], text[place])
         if character == BREAK:
             silent = last is None or last.words[-1:] in MARKS - {")", "”"}
-            return Spoken(place, place + 1, "" if silent else ".")
+            return SpokenPiece(place, place + 1, "" if silent else ".")
         is_heard = character in MARKS or is_override(character)
-        return Spoken(place, place + 1, character if is_heard else "")
+        return SpokenPiece(place, place + 1, character if is_heard else "")
 
-    def whole_word(self, text: str, match: re.Match[str], context: Context) -> Spoken:
+    def read_word(self, text: str, match: re.Match[str], context: SlotContext) -> SpokenPiece:
         """A word, with its other half where a line end cuts it: one word where a lexicon lists it
         or does not list both halves.
         """
         rest = OTHER_HALF.match(text, match.end())
         if rest is None or context.known is None:
-            return Spoken(match.start(), match.end(), match[0])
+            return SpokenPiece(match.start(), match.end(), match[0])
         first = match[0].rpartition("-")[2]
         is_two = context.has_word(first) and context.has_word(rest[1])
         joint = "-" if is_two and not context.has_word(first + rest[1]) else ""
-        return Spoken(match.start(), rest.end(), match[0] + joint + rest[1])
+        return SpokenPiece(match.start(), rest.end(), match[0] + joint + rest[1])
 
-    def is_cut(self, text: str, place: int, last: Spoken | None, context: Context) -> bool:
+    def is_cut(self, text: str, place: int, last: SpokenPiece | None, context: SlotContext) -> bool:
         """Whether the full stop at `place` stands behind a word cut short that no lexicon lists,
         and a small letter follows.
         """
@@ -286,13 +296,13 @@ class Grammar:
 
     # ---- verbalize
 
-    def read(self, row: Row, text: str, place: int, context: Context) -> str:
+    def read(self, row: GrammarRow, text: str, place: int, context: SlotContext) -> str:
         """The words of a row that matches at `place`."""
         match = row.pattern.match(text, place)
         assert match
         parts = {name: match[name] or "" for name in row.names}
         parts["0"] = match[0]
-        inner = Context(self.dialect, self.slots.sets, context.known, context.depth, parts)
+        inner = SlotContext(self.dialect, self.slots.sets, context.known, context.depth, parts)
         words = []
         for optional, pieces in row.say:
             slots = [piece[0] for piece in pieces if not isinstance(piece, str)]
@@ -302,11 +312,12 @@ class Grammar:
                 words.append(piece if isinstance(piece, str) else self.verbalize(*piece, inner))
         return "".join(words)
 
-    def verbalize(self, slot: str, verbalizers: tuple[str, ...], context: Context) -> str:
+    def verbalize(self, slot: str, verbalizers: tuple[str, ...], context: SlotContext) -> str:
         """The words of one slot."""
-        value, name = context.parts.get(slot, ""), slot.rstrip("0123456789")
+        value = context.parts.get(slot, "")
+        name = slot.rstrip("0123456789")
         if not verbalizers and name in context.sets:
-            return context.entry(name, value)[0]
+            return context.find_entry(name, value)[0]
         for verbalizer in verbalizers or ("amount",):
             if verbalizer == "text":
                 value = self.say(value, context) if context.depth < DEEPEST else value
@@ -314,16 +325,16 @@ class Grammar:
                 value = VERBALIZERS[verbalizer](value, context)
         return value
 
-    def say(self, text: str, context: Context) -> str:
+    def say(self, text: str, context: SlotContext) -> str:
         """The words of a text inside a text."""
-        inner = self.context(context.known, context.depth + 1)
+        inner = self.make_context(context.known, context.depth + 1)
         return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
 
     def normalize(self, text: str, known: Known | None = None) -> Normalized:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
-        cleaned = clean(laid_out(text).translate(RAISED))
-        pieces = list(self.walk(cleaned.text, self.context(known)))
-        return normalized(pieces, cleaned)
+        cleaned = clean(mark_breaks(text).translate(RAISED))
+        pieces = list(self.walk(cleaned.text, self.make_context(known)))
+        return build_normalized(pieces, cleaned)
 
     def __call__(
         self, text: str, *, dialect: Language | None = None, known: Known | None = None
@@ -335,12 +346,13 @@ class Grammar:
         """For each piece that a row or the whitelist reads: what stands there, how it is said and
         the row's place in its table; behind it the rows that matched less.
         """
-        cleaned, last = clean(laid_out(text).translate(RAISED)).text, None
-        for piece in self.walk(cleaned, self.context(known)):
+        cleaned = clean(mark_breaks(text).translate(RAISED)).text
+        last = None
+        for piece in self.walk(cleaned, self.make_context(known)):
             if piece.source:
                 written = cleaned[piece.start : piece.end]
                 yield f"{written!r} -> {piece.words!r}: {piece.source}, {piece.kind}"
-                for end, row in self.matches(cleaned, piece.start, last):
+                for end, row in self.find_matches(cleaned, piece.start, last):
                     if row.source != piece.source:
                         shorter = cleaned[piece.start : end]
                         yield f"    not {row.source}, {row.kind}, of {shorter!r}"

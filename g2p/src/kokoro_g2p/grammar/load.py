@@ -8,7 +8,7 @@ from functools import cache
 
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.grammar.interpreter import Grammar
-from kokoro_g2p.grammar.table import Line, Row, Slots, read_row, read_table
+from kokoro_g2p.grammar.table import GrammarRow, Line, Slots, read_row, read_table
 from kokoro_g2p.result import GB, Dialect
 
 
@@ -16,11 +16,11 @@ def grammar_of(dialect: Dialect, without: Collection[str] = ()) -> Grammar:
     """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British. `without`:
     domains of one-off forms that it leaves out. Raises InputError for an unknown one.
     """
-    return _grammar(dialect, frozenset(without))
+    return _load_grammar(dialect, frozenset(without))
 
 
 @cache
-def _grammar(dialect: Dialect, without: frozenset[str]) -> Grammar:
+def _load_grammar(dialect: Dialect, without: frozenset[str]) -> Grammar:
     files = ["us.tsv"] + ["gb.tsv"] * (dialect == GB)
     lines = [line for name in files for line in read_table(name)]
     whitelist = list(read_table("whitelist.tsv"))
@@ -40,9 +40,9 @@ def load(
     grammar = Grammar(dialect, read_slots(lines, set_lines))
     for _, (written, words, _) in whitelist:
         grammar.add_literal(written, words)
-    by_word: dict[str, list[Row]] = {word: [] for word in grammar.by_word}
-    by_character: dict[str, list[Row]] = {}
-    every: list[Row] = []
+    by_word: dict[str, list[GrammarRow]] = {word: [] for word in grammar.by_word}
+    by_character: dict[str, list[GrammarRow]] = {}
+    every: list[GrammarRow] = []
     for source, columns in lines:
         if columns[0] == "slot":
             continue
@@ -53,7 +53,7 @@ def load(
         for character in sorted(starts.characters):
             by_character.setdefault(character, []).append(row)
     # one tuple for all places that try the same rows
-    same: dict[tuple[int, ...], tuple[Row, ...]] = {}
+    same: dict[tuple[int, ...], tuple[GrammarRow, ...]] = {}
     for index, table in ((grammar.by_word, by_word), (grammar.by_character, by_character)):
         for start, candidates in table.items():
             numbers = tuple(row.number for row in candidates)

@@ -6,11 +6,12 @@ import re
 
 import kokoro_g2p.number_words as number_words
 from kokoro_g2p.grammar.quantities import count, pairs
-from kokoro_g2p.grammar.table import Context
+from kokoro_g2p.grammar.table import SlotContext
 from kokoro_g2p.result import GB
 
 PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-öø-ÿ]+|\d+|\S")
 SWITCH = re.compile(r"\d[A-Za-z]|[A-Za-z](?=\d)")
+# What no English word begins or ends with: capitals that hold it are letters, not a shouted word.
 ODD = re.compile(
     r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}"
     r"|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
@@ -27,18 +28,18 @@ def is_speakable(word: str) -> bool:
     return len(word) > 2 and VOWEL.search(word) is not None
 
 
-def letter(sign: str, context: Context) -> str:
+def name_letter(sign: str, context: SlotContext) -> str:
     """One letter: a Greek one by its name."""
     sets = context.sets
     named = sets["greek"].get(sign) or sets["sym"].get(sign)
     return named[0] if named else f"[{sign.upper()}]"
 
 
-def spoken_part(part: str, context: Context) -> str:
+def read_part(part: str, context: SlotContext) -> str:
     """A part of a name or address: digits, letters or a word."""
     sets = context.sets
     if len(part) == 1 and part.isalpha():
-        return letter(part, context)
+        return name_letter(part, context)
     if part.isdigit():
         return pairs(part, context)
     low = part.lower()
@@ -55,7 +56,7 @@ def spoken_part(part: str, context: Context) -> str:
     return part if is_speakable(low) or low in sets["short"] else f"[{part.upper()}]"
 
 
-def name(value: str, context: Context) -> str:
+def name(value: str, context: SlotContext) -> str:
     """camelCase, snake_case, B2B, iPhone15: the parts in it; whole where a lexicon lists it."""
     if context.known and value.isalpha() and context.known(value):
         return value
@@ -76,13 +77,13 @@ def name(value: str, context: Context) -> str:
             is_coded = (mixed or "_" in value) and part.lower() in context.sets["spelled"]
             as_letters = is_coded or (mixed and not re.search("[aeiouy]", part.lower()))
             if len(part) == 1:
-                words.append(letter(part, context))
+                words.append(name_letter(part, context))
             else:
                 words.append(f"[{part.upper()}]" if as_letters else part)
     return " ".join(words)
 
 
-def is_common(word: str, context: Context) -> bool:
+def is_common(word: str, context: SlotContext) -> bool:
     """Whether capitals make an ordinary word when shouted."""
     low = word.lower()
     return low in context.sets["short"] or (
@@ -90,21 +91,22 @@ def is_common(word: str, context: Context) -> bool:
     )
 
 
-def web(value: str, context: Context) -> str:
+def web(value: str, context: SlotContext) -> str:
     """Addresses and paths: the signs by name, the parts as words or letters."""
-    signs, words = context.sets["sign"], []
+    signs = context.sets["sign"]
+    words = []
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
         if part in signs or part[0].isalpha() or part[0].isdecimal():
-            words.append(signs[part][0] if part in signs else spoken_part(part, context))
+            words.append(signs[part][0] if part in signs else read_part(part, context))
     return " ".join(words)
 
 
-def file(value: str, context: Context) -> str:
+def file(value: str, context: SlotContext) -> str:
     """A file's name: as an address, but _ and - are pauses and v2 is a version."""
     return web(re.sub(r"\bv(?=\d)", "version ", re.sub(r"[_-]", " ", value)), context)
 
 
-def acronym(value: str, context: Context) -> str:
+def acronym(value: str, context: SlotContext) -> str:
     """Capitals, perhaps with a plural s: letters, or a word where they can be one."""
     sets = context.sets
     stem = value[:-1] if value[-1:] == "s" else value
@@ -118,7 +120,7 @@ def acronym(value: str, context: Context) -> str:
     return value if is_common(stem, context) else f"[{stem}]{ending}"
 
 
-def code(value: str, context: Context) -> str:
+def code(value: str, context: SlotContext) -> str:
     """A code by its groups: letters and digits one by one, words as words; a comma between groups
     of digits. Where no run has more than two digits (combo 12-30-8, 5W-30, MERV 13) they are
     numbers.
@@ -140,12 +142,12 @@ def code(value: str, context: Context) -> str:
         # BRX-20-QL: a number between letters
         is_number = re.fullmatch(r"[1-9]\d", group) is not None
         is_number &= before.isalpha() and after.isalpha()
-        one = code_group(group, is_short or is_number, context)
+        one = read_group(group, is_short or is_number, context)
         words += (", " if numeric else " " if words else "") + one
     return words
 
 
-def code_group(group: str, is_short: bool, context: Context) -> str:
+def read_group(group: str, is_short: bool, context: SlotContext) -> str:
     """One group of a code."""
     words: list[str] = []
     behind_word = False
@@ -155,7 +157,7 @@ def code_group(group: str, is_short: bool, context: Context) -> str:
         if piece.isdecimal() and ((is_short and at_edge) or (behind_word and len(piece) < 5)):
             words.append(number_words.name_digits(piece, context.dialect))
         elif piece.isdecimal():
-            words.append(in_groups(piece))
+            words.append(read_digits(piece))
         elif len(piece) > 3 and (
             context.has_word(low) or (piece.islower() and is_speakable(piece))
         ):
@@ -166,7 +168,7 @@ def code_group(group: str, is_short: bool, context: Context) -> str:
     return " ".join(words)
 
 
-def in_groups(run: str) -> str:
+def read_digits(run: str) -> str:
     """Digits one by one; six to twelve of them in groups of three or four, a pause between."""
     if not 6 <= len(run) <= 12:
         return number_words.digits(run)
@@ -176,12 +178,12 @@ def in_groups(run: str) -> str:
     return ", ".join(map(number_words.digits, parts))
 
 
-def parted(value: str, context: Context) -> str:
+def parted(value: str, context: SlotContext) -> str:
     """5-649 of a room or unit, P2-118: five, six forty-nine."""
     return " ".join(name(part, context) for part in value.split("-"))
 
 
-def route(value: str, context: Context) -> str:
+def route(value: str, context: SlotContext) -> str:
     """FRA-IAH: from one airport to another; two words in capitals stay words."""
     first, second = re.findall("[A-Z]+", value)
     is_prefixed = first in context.sets["prefixcaps"]
@@ -190,14 +192,15 @@ def route(value: str, context: Context) -> str:
     return f"[{first}] to [{second}]"
 
 
-def place(value: str, context: Context) -> str:
+def place(value: str, context: SlotContext) -> str:
     """A street's kind, short or whole."""
-    return context.entry("place", value)[0]
+    return context.find_entry("place", value)[0]
 
 
-def loud(value: str, context: Context) -> str:
+def loud(value: str, context: SlotContext) -> str:
     """MID-WEEK is one word; in NON-GMO the prefix is a word and the rest letters."""
-    sets, pieces = context.sets, value.split("-")
+    sets = context.sets
+    pieces = value.split("-")
     listed = context.known is not None and context.known(value.lower())
     words = [
         is_common(piece, context) or piece in sets["prefixcaps"]
@@ -214,36 +217,36 @@ def loud(value: str, context: Context) -> str:
     )
 
 
-def ampersand(value: str, context: Context) -> str:
+def ampersand(value: str, context: SlotContext) -> str:
     """AT&T: letters one by one on both sides."""
     return " and ".join(" ".join(f"[{one}]" for one in part) for part in value.split("&"))
 
 
-def groups(value: str, context: Context) -> str:
+def groups(value: str, context: SlotContext) -> str:
     """Digits by groups, a comma between them; a leading plus is said."""
     zero = "oh" if context.dialect == GB else "zero"
     words = ", ".join(number_words.digits(part, zero) for part in re.findall(r"\d+", value))
     return f"plus {words}" if value[0] == "+" else words
 
 
-def phone(value: str, context: Context) -> str:
+def phone(value: str, context: SlotContext) -> str:
     """An area code: 800 -> eight hundred, others digit by digit."""
     if value[1:] == "00" and value[0] != "0":
         return f"{number_words.cardinal(int(value[0]), context.dialect)} hundred"
     return number_words.digits(value, "oh" if context.dialect == GB else "zero")
 
 
-def titled(value: str, context: Context) -> str:
+def titled(value: str, context: SlotContext) -> str:
     """A title without its dot."""
-    return context.entry("titled", value.rstrip("."))[0]
+    return context.find_entry("titled", value.rstrip("."))[0]
 
 
-def letters(value: str, context: Context) -> str:
+def letters(value: str, context: SlotContext) -> str:
     """Letter by letter; dots between them are silent."""
     return f"[{value.replace('.', '').replace(' ', '').upper()}]"
 
 
-def formula(value: str, context: Context) -> str:
+def formula(value: str, context: SlotContext) -> str:
     """CaCO3: letters and numbers."""
     return " ".join(
         number_words.cardinal(int(part), context.dialect) if part.isdigit() else f"[{part.upper()}]"
@@ -251,7 +254,7 @@ def formula(value: str, context: Context) -> str:
     )
 
 
-def stammer(value: str, context: Context) -> str:
+def stammer(value: str, context: SlotContext) -> str:
     """W-what: one word, its first sound repeated, as reading.py takes small letters; D-Day."""
     if context.known is not None and context.known(value):
         return value.replace("-", "‑")
@@ -259,6 +262,6 @@ def stammer(value: str, context: Context) -> str:
     return "".join(f"{head.lower()}‑" for head in heads) + word
 
 
-def raw(value: str, context: Context) -> str:
+def raw(value: str, context: SlotContext) -> str:
     """As it stands."""
     return value

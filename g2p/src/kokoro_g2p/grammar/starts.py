@@ -1,8 +1,8 @@
 """What can begin a match of a row, read from its parsed expression: nobody writes an index.
 
-starts_of("(?:kg|lb)s?", open_end=False)     # Starts(words={"kg", "kgs", "lb", "lbs"})
-starts_of("[0-9]{1,3}", open_end=False)      # Starts(characters={"0", ..., "9"})
-starts_of("[0-9]%", open_end=False).seconds  # "%"
+find_starts("(?:kg|lb)s?", open_end=False)     # Starts(words={"kg", "kgs", "lb", "lbs"})
+find_starts("[0-9]{1,3}", open_end=False)      # Starts(characters={"0", ..., "9"})
+find_starts("[0-9]%", open_end=False).seconds  # "%"
 
 A slot of an expression is one character of `slots`, which gives its beginning: a large word set is
 parsed once, not once for each row that names it.
@@ -40,9 +40,9 @@ END = frozenset(("",))
 EMPTY: Beginning = (END, END, frozenset())
 
 
-def starts_of(expression: str, open_end: bool, slots: Slotted = MappingProxyType({})) -> Starts:
+def find_starts(expression: str, open_end: bool, slots: Slotted = MappingProxyType({})) -> Starts:
     """What each match of `expression` begins with: listed words where that is sure."""
-    heads, firsts, seconds = beginning_of(expression, slots)
+    heads, firsts, seconds = find_beginning(expression, slots)
     second = ASCII if "" in firsts | seconds else "".join(sorted(filter(str.isascii, seconds)))
     words = frozenset(head.strip(CLOSED) for head in heads or END)
     if "" not in words and not (open_end and any(head[-1] != CLOSED for head in heads or ())):
@@ -50,20 +50,20 @@ def starts_of(expression: str, open_end: bool, slots: Slotted = MappingProxyType
     return Starts(characters=CHARACTERS if "" in firsts else firsts & CHARACTERS, seconds=second)
 
 
-def beginning_of(expression: str, slots: Slotted) -> Beginning:
+def find_beginning(expression: str, slots: Slotted) -> Beginning:
     """The beginning of a whole expression."""
-    return sequence(re._parser.parse(expression), slots)  # type: ignore[attr-defined]
+    return find_sequence_beginning(re._parser.parse(expression), slots)  # type: ignore[attr-defined]
 
 
-def sequence(nodes: Iterable[tuple[Any, Any]], slots: Slotted) -> Beginning:
+def find_sequence_beginning(nodes: Iterable[tuple[Any, Any]], slots: Slotted) -> Beginning:
     """The beginning of parsed nodes one behind the other."""
     beginning = EMPTY
     for operation, value in nodes:
-        beginning = followed(beginning, node_beginning(str(operation), value, slots))
+        beginning = join_beginnings(beginning, find_node_beginning(str(operation), value, slots))
     return beginning
 
 
-def followed(beginning: Beginning, other: Beginning) -> Beginning:
+def join_beginnings(beginning: Beginning, other: Beginning) -> Beginning:
     """The beginning of a match of one and then one of `other`."""
     heads, firsts, seconds = beginning
     growing = frozenset(head for head in heads or () if not head.endswith(CLOSED))
@@ -78,14 +78,14 @@ def followed(beginning: Beginning, other: Beginning) -> Beginning:
     return heads, firsts, seconds
 
 
-def either(ways: Iterable[Beginning]) -> Beginning:
+def merge_beginnings(ways: Iterable[Beginning]) -> Beginning:
     """The beginning of a match of one of several."""
     every, firsts, seconds = zip(*ways, strict=True)
     heads = None if None in every else frozenset().union(*every)
     return heads, frozenset().union(*firsts), frozenset().union(*seconds)
 
 
-def node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
+def find_node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
     """The beginning of one parsed node; of one that is not listed here, anything."""
     if name == "LITERAL":
         character = chr(value)
@@ -96,22 +96,22 @@ def node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
         codes = {ord(mark) for mark in slots}
         ways = [slots[chr(code)] for _, code in value if code in codes]
         others = tuple(item for item in value if item[1] not in codes)
-        return either([*ways, class_beginning(others)] if others else ways)
+        return merge_beginnings([*ways, find_class_beginning(others)] if others else ways)
     if name == "SUBPATTERN":
-        heads, *parts = sequence(value[3], slots)
+        heads, *parts = find_sequence_beginning(value[3], slots)
         if value[1] & re.IGNORECASE:
             parts = [part.union(map(str.swapcase, part)) for part in parts]
         return heads, parts[0], parts[1]
     if name == "BRANCH":
-        return either(sequence(branch, slots) for branch in value[1])
+        return merge_beginnings(find_sequence_beginning(branch, slots) for branch in value[1])
     if name == "MAX_REPEAT":
         low, high, inner = value
-        once = sequence(inner, slots)
-        again = either((once, EMPTY))
+        once = find_sequence_beginning(inner, slots)
+        again = merge_beginnings((once, EMPTY))
         first = once if low else again
         if high < 2:
             return first
-        heads, firsts, seconds = followed(first, again)
+        heads, firsts, seconds = join_beginnings(first, again)
         # letters may follow letters
         is_sure = once[0] and all(head[-1:] in ("", CLOSED) for head in once[0])
         return heads if is_sure else None, firsts, seconds
@@ -119,7 +119,7 @@ def node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
 
 
 @cache
-def class_beginning(items: Sequence[tuple[Any, Any]]) -> Beginning:
+def find_class_beginning(items: Sequence[tuple[Any, Any]]) -> Beginning:
     """The beginning of a class. [Ee] goes on with a word as e does, and so does each of [ab.]."""
     characters: frozenset[str] = frozenset()
     kinds = [str(operation) for operation, _ in items]

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kokoro_g2p.bundled import DATA, text
-from kokoro_g2p.grammar.starts import Beginning, Starts, beginning_of, starts_of
-from kokoro_g2p.morphology import stems
+from kokoro_g2p.bundled import DATA, read_data_text
+from kokoro_g2p.grammar.starts import Beginning, Starts, find_beginning, find_starts
+from kokoro_g2p.morphology import list_stems
 from kokoro_g2p.result import Dialect
 
 LONGEST = 40  # characters that one repetition may take
@@ -43,12 +43,12 @@ def read_table(name: str) -> Iterator[Line]:
     """`file:line` and columns of each line of a table; empty lines and remarks (#) are left out.
     Raises InputError where the file is damaged.
     """
-    for number, line in enumerate(text(DATA / "grammar" / name).split("\n"), 1):
+    for number, line in enumerate(read_data_text(DATA / "grammar" / name).split("\n"), 1):
         if line and not line.startswith("#"):
             yield f"{name}:{number}", line.split("\t")
 
 
-def bounded(expression: str) -> str:
+def bound_repeats(expression: str) -> str:
     """`expression` with `+`, `*` and `{n,}` bounded, outside of classes and escapes."""
 
     def limit(match: re.Match[str]) -> str:
@@ -60,7 +60,7 @@ def bounded(expression: str) -> str:
     return UNBOUNDED.sub(limit, expression)
 
 
-def alternation(forms: Iterable[str]) -> str:
+def build_alternation(forms: Iterable[str]) -> str:
     """An expression of literal forms that takes the longest; common beginnings are written once."""
     branches: dict[str, list[str]] = {}
     for form in sorted(set(forms)):
@@ -68,7 +68,7 @@ def alternation(forms: Iterable[str]) -> str:
     ends = branches.pop("", None) is not None
     written = []
     for first, rests in branches.items():
-        rest = alternation(rests)
+        rest = build_alternation(rests)
         is_choice = "" not in rests and len({one[0] for one in rests}) > 1
         written.append(re.escape(first) + (f"(?:{rest})" if is_choice else rest))
     if not ends:
@@ -87,21 +87,21 @@ class Slots:
     slot_marks: dict[str, str] = field(default_factory=dict)
     slot_beginnings: dict[str, Beginning] = field(default_factory=dict)
 
-    def inner(self, name: str) -> str:
+    def expand_slot(self, name: str) -> str:
         """The expression that `{name}` stands for, nested slots in it expanded."""
         if name not in self.expanded:
             self.expanded[name] = SLOT.sub(
-                lambda slot: f"(?:{self.inner(slot[1])})", self.raw(name)
+                lambda slot: f"(?:{self.expand_slot(slot[1])})", self.get_expression(name)
             )
         return self.expanded[name]
 
-    def raw(self, name: str) -> str:
+    def get_expression(self, name: str) -> str:
         """The expression that `{name}` stands for as its table has it."""
         if name in self.expressions:
             return self.expressions[name]
         if name not in self.sets:
             raise ValueError(f"no slot and no word set is named {name!r}")
-        return alternation(self.sets[name])
+        return build_alternation(self.sets[name])
 
     # a port gets the methods whose names its code asks for: these two share theirs with none
     def with_marks(self, expression: str) -> str:
@@ -111,7 +111,9 @@ class Slots:
     def mark_of_slot(self, name: str) -> str:
         """The private character of a slot."""
         if name not in self.slot_marks:
-            beginning = beginning_of(self.with_marks(self.raw(name)), self.slot_beginnings)
+            beginning = find_beginning(
+                self.with_marks(self.get_expression(name)), self.slot_beginnings
+            )
             self.slot_marks[name] = chr(PRIVATE + len(self.slot_marks))
             self.slot_beginnings[self.slot_marks[name]] = beginning
         return self.slot_marks[name]
@@ -122,18 +124,18 @@ class Slots:
         """
         names: set[str] = set()
 
-        def group(match: re.Match[str]) -> str:
+        def name_group(match: re.Match[str]) -> str:
             name = match[1] + match[2]
             if not capture or name in names:
-                return f"(?:{self.inner(match[1])})"
+                return f"(?:{self.expand_slot(match[1])})"
             names.add(name)
-            return f"(?P<{name}>{self.inner(match[1])})"
+            return f"(?P<{name}>{self.expand_slot(match[1])})"
 
-        return bounded(SLOT.sub(group, expression))
+        return bound_repeats(SLOT.sub(name_group, expression))
 
 
 @dataclass(frozen=True)
-class Context:
+class SlotContext:
     """What a verbalizer may ask for beside the text of its slot: `parts` are all slots of the
     match, `depth` is how many texts inside texts this one is.
     """
@@ -147,10 +149,10 @@ class Context:
     def has_word(self, word: str) -> bool:
         """Whether a lexicon lists a word, or what it is made of by an ending."""
         low = word.lower()
-        forms = (low, *(stem for _, stem in stems(low)))
+        forms = (low, *(stem for _, stem in list_stems(low)))
         return self.known is not None and any(map(self.known, forms))
 
-    def entry(self, name: str, written: str) -> tuple[str, ...]:
+    def find_entry(self, name: str, written: str) -> tuple[str, ...]:
         """What a word set has for a written form: spoken, plural, more; the form where nothing."""
         forms = self.sets[name]
         entry = forms.get(written) or forms.get(written.lower())
@@ -158,9 +160,10 @@ class Context:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class GrammarRow:
     """One row. `source` names its table and line for `--explain`. Its expressions are compiled when
-    they are first tried; `compiled` raises ValueError that names the row where that fails.
+    they are first tried; `compile_expression` raises ValueError that names the row where that
+    fails.
     """
 
     number: int
@@ -177,7 +180,7 @@ class Row:
     needs_space: bool  # whether a space stands before each match
     seconds: str  # ASCII characters that may stand second in a match
 
-    def may_begin(self, second: str, is_spaced: bool) -> bool:
+    def can_begin(self, second: str, is_spaced: bool) -> bool:
         """Whether the row may match where `second` stands second, without a look at its pattern."""
         is_near = second.isascii()
         return (second in self.seconds or not is_near) and is_spaced >= self.needs_space
@@ -189,7 +192,7 @@ class Row:
         follow = f"(?={self.slots.expand(after, capture=False)})" if after else ""
         # a match that goes on inside a word is none, so that shorter alternatives are tried
         ended = "" if self.open_end else r"(?!\B\w)"
-        return self.compiled(f"(?:{self.slots.expand(self.columns[1])}){ended}{follow}")
+        return self.compile_expression(f"(?:{self.slots.expand(self.columns[1])}){ended}{follow}")
 
     @cached_property
     def before(self) -> re.Pattern[str] | None:
@@ -199,14 +202,14 @@ class Row:
             return None
         # a word of the context begins where a word begins
         edge = r"\b" if re.match(r"(?:\(\?i?:)*[A-Za-z{]", before) else ""
-        return self.compiled(rf"{edge}(?:{self.slots.expand(before, capture=False)})$")
+        return self.compile_expression(rf"{edge}(?:{self.slots.expand(before, capture=False)})$")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The pattern's slots."""
         return tuple(self.pattern.groupindex)
 
-    def compiled(self, expression: str) -> re.Pattern[str]:
+    def compile_expression(self, expression: str) -> re.Pattern[str]:
         """An expression of this row."""
         try:
             return re.compile(expression)
@@ -227,7 +230,9 @@ def parse_say(say: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tuple[Row, Starts]:
+def read_row(
+    number: int, columns: list[str], slots: Slots, source: str
+) -> tuple[GrammarRow, Starts]:
     """The row of `columns`, and what can begin a match of it. Raises ValueError that names the row
     where its pattern cannot be read.
     """
@@ -241,10 +246,10 @@ def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tupl
     joins, open_end = after == "@same", after[:1] == "+"
     after = "" if joins else after.lstrip("+")
     try:
-        starts = starts_of(slots.with_marks(pattern), open_end, slots.slot_beginnings)
+        starts = find_starts(slots.with_marks(pattern), open_end, slots.slot_beginnings)
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
-    row = Row(
+    row = GrammarRow(
         number=number,
         kind=kind,
         columns=(before, pattern, after),

@@ -1,6 +1,6 @@
 """Pieces of a text as the walk leaves them, and the tokens that they become.
 
-tokens_of([Spoken(0, 3, "five [PM]", "time", "us.tsv:120")], clean("5pm"))
+make_tokens([SpokenPiece(0, 3, "five [PM]", "time", "us.tsv:120")], clean("5pm"))
 """
 
 import re
@@ -16,7 +16,7 @@ SAID = ("word", "letters")
 
 
 @dataclass(slots=True)
-class Spoken:
+class SpokenPiece:
     """text[start:end] of the cleaned text as words; `kind` is its class (empty: a word or mark as
     it stands), `source` names the row that decided.
     """
@@ -33,7 +33,7 @@ def is_override(character: str) -> bool:
     return "\ue000" <= character <= "\uf8ff"
 
 
-def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
+def split_spoken(words: str) -> Iterator[tuple[str, Kind]]:
     """Spoken words one by one: `[FBI]` are letters, marks stand alone, hyphens part words."""
     for match in SPOKEN.finditer(words):
         if match[1] is not None:
@@ -46,18 +46,18 @@ def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
             yield match[4].replace("‑", "-"), "word"
 
 
-def normalized(pieces: list[Spoken], cleaned: Cleaned) -> Normalized:
+def build_normalized(pieces: list[SpokenPiece], cleaned: Cleaned) -> Normalized:
     """The tokens of `pieces` of a cleaned text, and what was left out."""
     drops = cleaned.drops + [
-        (*cleaned.span(piece.start, piece.end), piece.kind or "symbol")
+        (*cleaned.find_span(piece.start, piece.end), piece.kind or "symbol")
         for piece in pieces
         if not piece.words and cleaned.text[piece.start] not in ("\n", BREAK)
     ]
     counts = dict(Counter(why for _, _, why in drops))
-    return Normalized(tuple(tokens_of(pieces, cleaned)), counts, tuple(sorted(drops)))
+    return Normalized(tuple(make_tokens(pieces, cleaned)), counts, tuple(sorted(drops)))
 
 
-def tokens_of(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
+def make_tokens(spoken: list[SpokenPiece], cleaned: Cleaned) -> Iterator[Token]:
     """Tokens with offsets of the original text; two spoken ones that touch (5pm, 10–15) are said
     apart.
     """
@@ -68,10 +68,11 @@ def tokens_of(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
         if not piece.kind and words[:1].isalpha() and not is_override(words[0]):
             raw.append((words, start, end, "word", False))
             continue
-        pieces = list(pieces_of(words))
+        pieces = list(split_spoken(words))
         for place, (word, kind) in enumerate(pieces, 1):
             raw.append((word, start, end, kind, place < len(pieces)))
-    before, text = (0, 0), cleaned.text
+    before = (0, 0)
+    text = cleaned.text
     for index, (word, start, end, kind, goes_on) in enumerate(raw):
         after = raw[index + 1][3] if index + 1 < len(raw) else "punctuation"
         if goes_on:
@@ -79,5 +80,5 @@ def tokens_of(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
         else:
             space = text[end : end + 1].isspace() and text[end] != BREAK
             space = space or (kind in SAID and after in SAID) or text[start] == BREAK
-        before = cleaned.span_behind(before, start, end)
+        before = cleaned.find_span_behind(before, start, end)
         yield Token(word, *before, kind, space)

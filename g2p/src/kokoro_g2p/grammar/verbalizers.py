@@ -8,9 +8,9 @@ from functools import partial
 import kokoro_g2p.grammar.calendar as calendar
 import kokoro_g2p.grammar.names as names
 import kokoro_g2p.grammar.quantities as quantities
-from kokoro_g2p.grammar.table import Context
+from kokoro_g2p.grammar.table import SlotContext
 
-Verbalizer = Callable[[str, Context], str]
+Verbalizer = Callable[[str, SlotContext], str]
 MODULES = (quantities, calendar, names)
 NAMES = ("value", "context")
 
@@ -21,6 +21,6 @@ VERBALIZERS: dict[str, Verbalizer] = {
     if getattr(getattr(function, "__code__", None), "co_varnames", ())[:2] == NAMES
 }
 VERBALIZERS |= {
-    f"{name}sof": partial(quantities.counted_as, name)
+    f"{name}sof": partial(quantities.name_amount_of, name)
     for name in ("cup", "tablespoon", "minute", "hour", "day", "shilling")
 }

@@ -13,29 +13,33 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from kokoro_g2p.bundled import DATA, table, text
-from kokoro_g2p.characters import clean, laid_out, special_characters
-from kokoro_g2p.grammar.tokens import normalized
+from kokoro_g2p.bundled import DATA, read_data_text, read_json
+from kokoro_g2p.characters import clean, compile_special, mark_breaks
+from kokoro_g2p.grammar.tokens import build_normalized
 from kokoro_g2p.languages.lattice import Lattice
-from kokoro_g2p.languages.rows import Numerals, ReadingRow, Rows, chosen_reading
-from kokoro_g2p.languages.scan import Scan, scan_of
-from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, pieces_pattern
+from kokoro_g2p.languages.rows import Numerals, PatternRows, ReadingRow, choose_reading
+from kokoro_g2p.languages.scan import Scan, start_scan
+from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, compile_pieces
 from kokoro_g2p.result import Normalized
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.word_lists import parse_pairs
 
-TABLES: Mapping[str, Any] = table("chinese.json")
+TABLES: Mapping[str, Any] = read_json("chinese.json")
 # the names of the syllables, the syllable of each character from FIRST on, and traditional
 # characters with the simplified ones that word lists have
-SYLLABLES, READINGS, TRADITIONAL, SIMPLIFIED = text(DATA / "chinese_characters.txt.gz").split("\n")
+SYLLABLES, READINGS, TRADITIONAL, SIMPLIFIED = read_data_text(
+    DATA / "chinese_characters.txt.gz"
+).split("\n")
 FIRST, LAST, FIRST_SYLLABLE = 0x4E00, 0x9FFF, 0x100
 UNREAD = "-"  # the syllable of a character that has no reading
 
 ZERO = "〇"
 HAN = f"\u4e00-\u9fff{ZERO}"
-KEPT = special_characters(f"{HAN}‰")
-MARKS = str.maketrans({old: new for new, group in pairs(TABLES["marks"]).items() for old in group})
+KEPT = compile_special(f"{HAN}‰")
+MARKS = str.maketrans(
+    {old: new for new, group in parse_pairs(TABLES["marks"]).items() for old in group}
+)
 INITIALS, FINALS, WHOLE, GLIDES = (
-    pairs(TABLES[name]) for name in ("initials", "finals", "whole", "glides")
+    parse_pairs(TABLES[name]) for name in ("initials", "finals", "whole", "glides")
 )
 TONES, SIGNS, UNITS, MONEY = (TABLES[name] for name in ("tones", "signs", "units", "money"))
 DIGITS, PHONE_DIGITS = "零一二三四五六七八九", "零幺二三四五六七八九"
@@ -44,13 +48,13 @@ LONGEST_NUMBER = 16  # digits
 
 
 @cache
-def syllable_names() -> list[str]:
+def list_syllables() -> list[str]:
     """The syllables in the order of the characters that stand for them."""
     return SYLLABLES.split()
 
 
 @cache
-def folded() -> dict[int, str]:
+def load_simplified() -> dict[int, str]:
     """Traditional characters with the simplified ones by which words are looked up."""
     return {ord(old): new for old, new in zip(TRADITIONAL, SIMPLIFIED, strict=True)}
 
@@ -59,14 +63,14 @@ def cardinal(number: str) -> str:
     """A number as it is written, commas and decimals in it, in characters."""
     whole, _, fraction = number.replace(",", "").partition(".")
     said = whole_number(whole)
-    return f"{said}点{NUMERALS.digits(fraction)}" if fraction else said
+    return f"{said}点{NUMERALS.read_digits(fraction)}" if fraction else said
 
 
 def whole_number(digits: str) -> str:
     """Digits in characters: groups of four by 万 and 亿, 零 for zeros between."""
     plain = digits.lstrip("0")
     if len(plain) > LONGEST_NUMBER:
-        return NUMERALS.digits(digits)
+        return NUMERALS.read_digits(digits)
     if not plain:
         return "零"
     said, is_gap = "", False
@@ -120,8 +124,8 @@ def second(number: str) -> str:
 
 
 NUMERALS = Numerals(cardinal, DIGITS, "点", SIGNS)
-VERBALIZERS = NUMERALS.verbalizers() | {
-    "phone": Numerals(cardinal, PHONE_DIGITS, "", SIGNS).digits,
+VERBALIZERS = NUMERALS.list_verbalizers() | {
+    "phone": Numerals(cardinal, PHONE_DIGITS, "", SIGNS).read_digits,
     "liang": counted,
     "price": price,
     "minute": minute,
@@ -131,7 +135,7 @@ VERBALIZERS = NUMERALS.verbalizers() | {
     "sign": lambda sign: "负" if sign in "-−" else "正",
     "symbol": lambda sign: SIGNS[sign],
 }
-PIECES = pieces_pattern(rf"(?P<han>[{HAN}])")
+PIECES = compile_pieces(rf"(?P<han>[{HAN}])")
 
 
 ROW_BEGINS = r"[-−+\d$¥€£₩₹₽'(=≈≠%×÷RCUEHN]"
@@ -142,13 +146,13 @@ class ChineseNormalizer(ScriptNormalizer):
     marks.
     """
 
-    def __init__(self, lattice: Lattice, rows: Rows) -> None:
+    def __init__(self, lattice: Lattice, rows: PatternRows) -> None:
         self.lattice, self.rows = lattice, rows
 
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
-        cleaned = clean(laid_out(text).translate(MARKS), KEPT)
-        scan = scan_of(cleaned.text)
+        cleaned = clean(mark_breaks(text).translate(MARKS), KEPT)
+        scan = start_scan(cleaned.text)
         # the characters of a run, each with its place: a number's all have the number's
         run: list[tuple[str, int, int]] = []
         place = 0
@@ -169,32 +173,33 @@ class ChineseNormalizer(ScriptNormalizer):
                 run.extend([(character, place, match.end()) for character in sign])
                 place = match.end()
                 continue
-            self._flush(scan, run)
+            self._cut_run(scan, run)
             run = []
-            place = self.common_piece(scan, match)
-        self._flush(scan, run)
-        return normalized(scan.pieces, cleaned)
+            place = self.read_common(scan, match)
+        self._cut_run(scan, run)
+        return build_normalized(scan.pieces, cleaned)
 
-    def _flush(self, scan: Scan, run: Sequence[tuple[str, int, int]]) -> None:
+    def _cut_run(self, scan: Scan, run: Sequence[tuple[str, int, int]]) -> None:
         """Cut a run into words."""
         said = "".join([character for character, _, _ in run])
         place = 0
-        for word in self.lattice.cut(said.translate(folded())):
+        for word in self.lattice.cut(said.translate(load_simplified())):
             end = place + len(word)
             scan.say(said[place:end], run[place][1], run[end - 1][2], "")
             place = end
 
 
 @cache
-def sounds_of(syllable: str) -> str:
+def read_syllable(syllable: str) -> str:
     """Kokoro's symbols for a syllable of pypinyin: `hang2` is xa↗ŋ. None for UNREAD."""
     if syllable == UNREAD:
         return ""
-    name, tone = syllable[:-1], TONES[syllable[-1]]
-    return toneless(name).replace("0", tone)
+    name = syllable[:-1]
+    tone = TONES[syllable[-1]]
+    return read_toneless(name).replace("0", tone)
 
 
-def toneless(name: str) -> str:
+def read_toneless(name: str) -> str:
     """The symbols of a syllable, 0 in the place of its tone."""
     if name in WHOLE:
         return WHOLE[name]
@@ -204,6 +209,7 @@ def toneless(name: str) -> str:
     initial, final = name[:size], name[size:]
     if final == "i" and initial in ("zh", "ch", "sh", "r", "z", "c", "s"):
         return INITIALS[initial] + "ɨ0"
+    # pinyin leaves out the dots of ü where no u can stand
     if initial in ("j", "q", "x") and final[:1] == "u":
         final = "ü" + final[1:]
     return (INITIALS[initial] if initial else "") + FINALS[final]
@@ -219,23 +225,23 @@ class Readings:
     ) -> None:
         self.listed, self.polyphones = listed, polyphones
 
-    def syllables(self, word: str, before: str, after: str) -> list[str]:
+    def find_syllables(self, word: str, before: str, after: str) -> list[str]:
         """The syllables of a word between what stands before and after it: words, simplified, with
         spaces between.
         """
-        plain = word.translate(folded())
+        plain = word.translate(load_simplified())
         if len(plain) == 1:
-            reading = chosen_reading(self.polyphones.get(plain, ()), before, after)
+            reading = choose_reading(self.polyphones.get(plain, ()), before, after)
             if reading:
                 return [reading]
         entry = self.listed.get(plain, "")
         if len(entry) > 1:
-            return [syllable_names()[ord(syllable) - FIRST_SYLLABLE] for syllable in entry[1:]]
-        return [self.alone(character) for character in (word if len(word) == 1 else plain)]
+            return [list_syllables()[ord(syllable) - FIRST_SYLLABLE] for syllable in entry[1:]]
+        return [self.find_usual(character) for character in (word if len(word) == 1 else plain)]
 
     @staticmethod
-    def alone(character: str) -> str:
+    def find_usual(character: str) -> str:
         """The usual syllable of one character."""
         if character == ZERO:
             return "ling2"
-        return syllable_names()[ord(READINGS[ord(character) - FIRST]) - FIRST_SYLLABLE]
+        return list_syllables()[ord(READINGS[ord(character) - FIRST]) - FIRST_SYLLABLE]

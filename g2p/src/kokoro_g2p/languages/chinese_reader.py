@@ -1,12 +1,12 @@
 """Tokens of Mandarin to words with phonemes: each character by its syllable.
 
-reader = ChineseReader(Readings(listed, reading_rows(TABLES["polyphones"])), {})
-reader.words(sentence)
+reader = ChineseReader(Readings(listed, read_reading_rows(TABLES["polyphones"])), {})
+reader.read_sentence(sentence)
 """
 
 from collections.abc import Mapping, Sequence
 
-from kokoro_g2p.bundled import DATA, text
+from kokoro_g2p.bundled import DATA, read_data_text
 from kokoro_g2p.languages.chinese import (
     HAN,
     NUMERALS,
@@ -15,11 +15,11 @@ from kokoro_g2p.languages.chinese import (
     VERBALIZERS,
     ChineseNormalizer,
     Readings,
-    folded,
-    sounds_of,
+    load_simplified,
+    read_syllable,
 )
 from kokoro_g2p.languages.lattice import Lattice
-from kokoro_g2p.languages.rows import Rows, reading_rows
+from kokoro_g2p.languages.rows import PatternRows, read_reading_rows
 from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Token
 from kokoro_g2p.word_lists import ListFile
@@ -39,22 +39,25 @@ class ChineseReader(ScriptReader):
         """Whether a token is a word of Chinese characters."""
         return token.kind == "word" and (FIRST <= token.text[0] <= LAST or token.text[0] == ZERO)
 
-    def said(self, tokens: Sequence[Token], place: int) -> str:
+    def read_own(self, tokens: Sequence[Token], place: int) -> str:
         """The symbols of a word's syllables."""
-        word, before, after = tokens[place].text, "", ""
-        if word.translate(folded()) in self.readings.polyphones:
-            before, after = self.around(tokens, place)
-        syllables = self.readings.syllables(word, before, after)
-        return "".join([sounds_of(syllable) for syllable in syllables])
+        word = tokens[place].text
+        before, after = "", ""
+        if word.translate(load_simplified()) in self.readings.polyphones:
+            before, after = self.join_neighbours(tokens, place)
+        syllables = self.readings.find_syllables(word, before, after)
+        return "".join([read_syllable(syllable) for syllable in syllables])
 
-    def named(self, character: str) -> str:
+    def read_character(self, character: str) -> str:
         """The syllable of a character or a digit."""
-        plain = NUMERALS.digits(character) if character.isdecimal() else character
+        plain = NUMERALS.read_digits(character) if character.isdecimal() else character
         if not FIRST <= plain <= LAST:
             return ""
-        return "".join([sounds_of(name) for name in self.readings.syllables(plain, "", "")])
+        return "".join(
+            [read_syllable(name) for name in self.readings.find_syllables(plain, "", "")]
+        )
 
-    def around(self, tokens: Sequence[Token], place: int) -> tuple[str, str]:
+    def join_neighbours(self, tokens: Sequence[Token], place: int) -> tuple[str, str]:
         """The words before and after a token up to the next mark, simplified, spaces between."""
         start, end = place, place + 1
         while start > 0 and place - start < NEAR and self.is_own(tokens[start - 1]):
@@ -63,12 +66,14 @@ class ChineseReader(ScriptReader):
             end += 1
         before = " ".join([token.text for token in tokens[start:place]])
         after = " ".join([token.text for token in tokens[place + 1 : end]])
-        return before.translate(folded()), after.translate(folded())
+        return before.translate(load_simplified()), after.translate(load_simplified())
 
 
-def stages(user: Mapping[str, str]) -> tuple[ChineseNormalizer, ChineseReader]:
+def load_stages(user: Mapping[str, str]) -> tuple[ChineseNormalizer, ChineseReader]:
     """The normalizer and the reader of Mandarin. `user`: phonemes of the user's own words."""
     listed = ListFile(DATA / "chinese.txt.gz").entries
-    rows = Rows.from_text(text(DATA / "chinese.tsv"), VERBALIZERS, ROW_BEGINS)
+    rows = PatternRows.from_text(read_data_text(DATA / "chinese.tsv"), VERBALIZERS, ROW_BEGINS)
     normalizer = ChineseNormalizer(Lattice(listed, user), rows)
-    return normalizer, ChineseReader(Readings(listed, reading_rows(TABLES["polyphones"])), user)
+    return normalizer, ChineseReader(
+        Readings(listed, read_reading_rows(TABLES["polyphones"])), user
+    )

@@ -1,13 +1,13 @@
 """Readings of a word that has one form at the end of a phrase and another inside: END/INSIDE.
 
-probed("casa {} cane", "della", espeak_of("it"), True)  # "dˈella/dˌella"
-form("dˈella/dˌella", "kˈaza")  # "dˌella"
+probed("casa {} cane", "della", open_espeak("it"), True)  # "dˈella/dˌella"
+choose_form("dˈella/dˌella", "kˈaza")  # "dˌella"
 """
 
 from collections.abc import Callable
 
 
-def form(reading: str, after: str) -> str:
+def choose_form(reading: str, after: str) -> str:
     """The form of a reading in front of `after`, "" at a pause."""
     end, _, inside = reading.partition("/")
     return (inside or end) if after else end
@@ -18,6 +18,7 @@ def probed(frame: str, word: str, ask: Callable[[str], str], common: bool) -> st
     between those of `frame`.
     """
     end = ask(word).removeprefix("@")
-    place, said = frame.split().index("{}"), ask(frame.format(word)).replace("@", "").split(" ")
+    place = frame.split().index("{}")
+    said = ask(frame.format(word)).replace("@", "").split(" ")
     is_apart = common and len(said) == len(frame.split())
     return end if not is_apart or said[place] == end else f"{end}/{said[place]}"

@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable
 
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY
-from kokoro_g2p.languages.forms import form
-from kokoro_g2p.languages.grammar import grammar_of, read_words
+from kokoro_g2p.languages.forms import choose_form
+from kokoro_g2p.languages.grammar import build_grammar, read_words
 from kokoro_g2p.languages.language_normalizer import Normalizer
 from kokoro_g2p.languages.scan import Scan
-from kokoro_g2p.number_words import roman_value
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.number_words import parse_roman
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 FR = read_words("french")
 SIZES = ((10**12, "billion"), (10**9, "milliard"), (10**6, "million"))
@@ -21,8 +21,8 @@ FEMININE = re.compile(
     r"(?:tions?|tés?|ées?|ies?|ures?|ances?|ences?|ettes?|elles?|esses?|ises?|ites?|ques?"
     r"|euses?|trices?)$"
 )
-FEMININES = word_set(FR["feminine"])
-LATENT = pairs("Z:z T:t N:n P:p R:ʁ")  # said before a vowel
+FEMININES = parse_set(FR["feminine"])
+LATENT = parse_pairs("Z:z T:t N:n P:p R:ʁ")  # said before a vowel
 SOUNDED = frozenset("aeiouyɑɔəɛøœɪɒʌɜɐʊAIQWY")
 PHONE = re.compile(r"0\d(?:[ .]?\d\d){4}(?!\d)")
 BLOCKED = "-"  # before a sound that takes no liaison
@@ -51,6 +51,7 @@ def french(number: int, one: str = "un") -> str:
     if number < 20:
         return one if number == 1 else FR["ones"][number]
     tens, rest = divmod(number, 10)
+    # 70 is sixty-ten and 90 four-twenty-ten, so that their ones run from 10 to 19
     rest += 10 * (tens in (7, 9))
     if rest in (1, 11) and tens < 8:
         return f"{FR['tens'][tens]} et {one if rest == 1 else FR['ones'][11]}"
@@ -79,7 +80,7 @@ def _roman(value: int, before: str) -> str:
     return "premier" if value == 1 and before[:1].isupper() else french(value)
 
 
-FRENCH = grammar_of(
+FRENCH = build_grammar(
     FR,
     cardinal=_cardinal,
     ordinal=french_ordinal,
@@ -104,7 +105,7 @@ class FrenchNormalizer(Normalizer):
     nth = r"|(?:ers?|[eè]?res?|nde?s?|i?[eè]?mes?|es?)\b"
     century = r"\b(?:I(?:er|re|ère)|(?![LC]e\b)[IVXLC]+(?:[eè]me|e))\b"
 
-    def _phone(self, scan: Scan, place: int) -> int:
+    def _read_phone(self, scan: Scan, place: int) -> int:
         phone = PHONE.match(scan.text, place)
         if phone is None or scan.text[place - 1 : place].isalnum() and place:
             return place
@@ -115,7 +116,7 @@ class FrenchNormalizer(Normalizer):
         )
         return scan.say(" , ".join(spoken), place, phone.end())
 
-    def _ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
+    def _handle_ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
         marked = match[0].removeprefix(match["nth"])
         scan.say(
             french_ordinal(
@@ -124,17 +125,18 @@ class FrenchNormalizer(Normalizer):
             *match.span(),
         )
 
-    def _century(self, scan: Scan, match: "re.Match[str]") -> None:
-        value = roman_value(match[0].rstrip("erèm"))
+    def _handle_century(self, scan: Scan, match: "re.Match[str]") -> None:
+        value = parse_roman(match[0].rstrip("erèm"))
         if value is None:
-            self._word(scan, match)
+            self._handle_word(scan, match)
         else:
             scan.say(french_ordinal(value, match[0].endswith("re")), *match.span())
 
 
 def joined(reading: str, before: str, after: str) -> str:
     """The form of a reading, END/INSIDE or one for both, between its neighbours ("" at a pause)."""
-    said, following = form(reading, after), after.lstrip(PRIMARY + SECONDARY)
+    said = choose_form(reading, after)
+    following = after.lstrip(PRIMARY + SECONDARY)
     bare = following.partition("/")[0].rstrip("".join(LATENT))
     if said.endswith("nˈœf") and bare in ("ɑ̃", "œʁ"):  # neuf ans, neuf heures
         return said[:-1] + "v"
@@ -160,4 +162,4 @@ def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
     return first + end + latent if plain == end else f"{first}{end}/{first}{plain}{latent}"
 
 
-ELIDED = pairs("c:s d:d j:ʒ l:l m:m n:n s:s t:t qu:k")
+ELIDED = parse_pairs("c:s d:d j:ʒ l:l m:m n:n s:s t:t qu:k")

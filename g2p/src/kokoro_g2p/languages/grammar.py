@@ -1,7 +1,7 @@
 """The tables and functions by which the normalizer reads a language: numbers that agree with what
 is counted, dates, times, units, abbreviations.
 
-    grammar_of(read_words("spanish"), cardinal=...).cardinal(21, "personas")      # "veintiuna"
+    build_grammar(read_words("spanish"), cardinal=...).cardinal(21, "personas")      # "veintiuna"
 
 Words and tables are data (g2p/data/spanish.json ...); what puts them together stands in the
 language's file.
@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kokoro_g2p.bundled import table
-from kokoro_g2p.word_lists import word_set
+from kokoro_g2p.bundled import read_json
+from kokoro_g2p.word_lists import parse_set
 
 LONGEST_NUMBER = 14  # digits; a longer one is said digit by digit
 
 
 @dataclass(frozen=True)
-class Grammar:
+class LanguageGrammar:
     """The words of one language and how they are put together. `cardinal(number, following word)`
     agrees with the noun that is counted; `ordinal(number, feminine)`.
     """
@@ -57,42 +57,43 @@ class Grammar:
     respelled: Mapping[str, str]  # English words as this language spells their sound
     saints: str  # a pattern: the abbreviation of san, santa, sant'
 
-    def number(self, text: str, counted: str) -> str:
+    def read_number(self, text: str, counted: str) -> str:
         """A number as it is written, with its sign and decimals, in words that agree with the noun
         behind it.
         """
-        sign, plain = text[0] in "-−", text.lstrip("-−")
-        whole, fraction = whole_and_fraction(plain)
-        spoken = self.integer(whole, "" if fraction else counted)
+        sign = text[0] in "-−"
+        plain = text.lstrip("-−")
+        whole, fraction = split_number(plain)
+        spoken = self.read_integer(whole, "" if fraction else counted)
         if fraction:
             zeros = len(fraction) - len(fraction.lstrip("0"))
             tail = fraction.lstrip("0")
             names = [self.digits[0]] * zeros + [
-                self.integer(tail, counted) if 0 < len(tail) <= 2 else self.digit_by_digit(tail)
+                self.read_integer(tail, counted) if 0 < len(tail) <= 2 else self.read_digits(tail)
             ]
             spoken = f"{spoken} {self.point} {' '.join(names)}".strip()
-        elif counted and counted.lower() != self.of_millions and self.of_before_noun(whole):
+        elif counted and counted.lower() != self.of_millions and self.find_joint(whole):
             spoken = f"{spoken} {self.of_millions}"
         return f"{self.minus} {spoken}" if sign else spoken
 
-    def integer(self, text: str, counted: str) -> str:
+    def read_integer(self, text: str, counted: str) -> str:
         """A run of digits in words; digit by digit where it is long or begins with a zero."""
         if len(text) > LONGEST_NUMBER or (len(text) > 2 and text[0] == "0"):
-            return self.digit_by_digit(text)
+            return self.read_digits(text)
         return self.cardinal(int(text), counted)
 
-    def digit_by_digit(self, text: str) -> str:
+    def read_digits(self, text: str) -> str:
         """The name of each digit."""
         return " ".join(self.digits[int(digit)] for digit in text)
 
-    def of_before_noun(self, whole: str) -> str:
+    def find_joint(self, whole: str) -> str:
         """The word between a round million and its noun, with a space; empty for other numbers."""
         number = int(whole)
         is_round = number >= 1_000_000 and number % 1_000_000 == 0
         return f"{self.of_millions} " if is_round else ""
 
 
-def whole_and_fraction(text: str) -> tuple[str, str]:
+def split_number(text: str) -> tuple[str, str]:
     """Whole part and decimals of a number as it is written: a point before three digits parts
     thousands, a comma decimals.
     """
@@ -105,12 +106,12 @@ def whole_and_fraction(text: str) -> tuple[str, str]:
 
 def read_words(language: str) -> dict[str, Any]:
     """The tables of a language; a line of words as a tuple."""
-    words = table(f"{language}.json")
+    words = read_json(f"{language}.json")
     numbers = {name: tuple(names.split()) for name, names in words["numbers"].items()}
     return words | numbers | {"months": tuple(words["months"].split())}
 
 
-def grammar_of(words: Mapping[str, Any], **functions: Any) -> Grammar:
+def build_grammar(words: Mapping[str, Any], **functions: Any) -> LanguageGrammar:
     """The tables and the functions that put their words together."""
     ready = {
         "digits": words["ones"][:10],
@@ -136,6 +137,6 @@ def grammar_of(words: Mapping[str, Any], **functions: Any) -> Grammar:
         **{key[0].upper() + key[1:]: full for key, full in longer.items()},
         **words["abbreviations"],
     }
-    ready["spelled"] = word_set(words["spelled"])
-    names = set(Grammar.__dataclass_fields__) - set(ready) - set(functions)
-    return Grammar(**ready, **functions, **{name: words[name] for name in names})
+    ready["spelled"] = parse_set(words["spelled"])
+    names = set(LanguageGrammar.__dataclass_fields__) - set(ready) - set(functions)
+    return LanguageGrammar(**ready, **functions, **{name: words[name] for name in names})

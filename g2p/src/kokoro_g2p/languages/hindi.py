@@ -1,7 +1,7 @@
 """Hindi: Devanagari to Kokoro's symbols by rule, as espeak-ng reads it, on whose answers the voices
 were trained; numbers in Indian groups.
 
-    sounds("भारतीय")        # "bʰˌaːɾtˈiːj"
+    read_word("भारतीय")        # "bʰˌaːɾtˈiːj"
     cardinal("12,34,567")   # "बारह लाख चौंतीस हज़ार पाँच सौ सड़सठ"
 
 A word is cut into syllables; the last heaviest one before the final bears the stress (a long vowel
@@ -16,13 +16,13 @@ from functools import lru_cache
 from typing import Any
 
 from kokoro_g2p.alphabet import NASAL, PRIMARY, SECONDARY
-from kokoro_g2p.bundled import table
+from kokoro_g2p.bundled import read_json
 from kokoro_g2p.languages.rows import Numerals
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
-TABLES: Mapping[str, Any] = table("hindi.json")
+TABLES: Mapping[str, Any] = read_json("hindi.json")
 CONSONANTS, DOTTED, SIGNS, VOWELS, NASALS = (
-    pairs(TABLES[name]) for name in ("consonants", "dotted", "signs", "vowels", "nasals")
+    parse_pairs(TABLES[name]) for name in ("consonants", "dotted", "signs", "vowels", "nasals")
 )
 SAID, UNITS, MONEY, CENTS = (TABLES[name] for name in ("signs_said", "units", "money", "cents"))
 NUMBERS: tuple[str, ...] = tuple(TABLES["numbers"].split())
@@ -32,7 +32,7 @@ VIRAMA, DOT, ANUSVARA, CANDRABINDU, VISARGA = "्", "़", "ं", "ँ", "ः"
 # one code for a letter and its dot, as two
 COMPOSED = {0x0958 + place: letter + DOT for place, letter in enumerate("कखगजडढफय")}
 INHERENT, INITIAL = "ə", "A"  # the a that no sign writes, and that of अ
-LONG = word_set("aː iː uː eː ɛː oː ɔː")
+LONG = parse_set("aː iː uː eː ɛː oː ɔː")
 SONORANT = frozenset("mnɳjʋlsʃʂhɾrzf")  # r is a trill before these
 CHANGES = (
     (re.compile("([kptc])j"), r"\1ːj"),
@@ -58,7 +58,7 @@ class Syllable:
         return self.vowel in (INHERENT, INITIAL)
 
 
-def parsed(word: str) -> tuple[list[Syllable], list[str]]:
+def parse_syllables(word: str) -> tuple[list[Syllable], list[str]]:
     """The syllables of a word, each a open, and the consonants behind the last one."""
     plain = word.translate(COMPOSED)
     syllables: list[Syllable] = []
@@ -99,25 +99,26 @@ def parsed(word: str) -> tuple[list[Syllable], list[str]]:
     return syllables, onset
 
 
-def next_onset(syllables: list[Syllable], place: int, coda: list[str]) -> list[str]:
+def find_next_onset(syllables: list[Syllable], place: int, coda: list[str]) -> list[str]:
     """The consonants behind a syllable's vowel."""
     return syllables[place + 1].onset if place + 1 < len(syllables) else coda
 
 
-def weight(syllables: list[Syllable], place: int, coda: list[str]) -> int:
+def weigh_syllable(syllables: list[Syllable], place: int, coda: list[str]) -> int:
     """How heavy a syllable is: one for a long vowel, one for a cluster behind it."""
-    one, after = syllables[place], next_onset(syllables, place, coda)
+    one = syllables[place]
+    after = find_next_onset(syllables, place, coda)
     is_last = place + 1 == len(syllables)
     is_nasal = one.ending == ANUSVARA and one.vowel not in LONG and bool(after)
     is_closed = bool(after) if is_last else len(after) > 1 or is_nasal
     return (one.vowel in LONG) + is_closed
 
 
-def stress(syllables: list[Syllable], coda: list[str]) -> None:
+def mark_stress(syllables: list[Syllable], coda: list[str]) -> None:
     """Mark the last heaviest syllable before the final one, the first where all are light; and
     every other one whose neighbours have no mark.
     """
-    weights = [weight(syllables, place, coda) for place in range(len(syllables))]
+    weights = [weigh_syllable(syllables, place, coda) for place in range(len(syllables))]
     heaviest, chosen = -1, 0
     for place in range(len(syllables) - 1):
         if weights[place] >= heaviest:
@@ -134,7 +135,7 @@ def stress(syllables: list[Syllable], coda: list[str]) -> None:
             one.stress = SECONDARY
 
 
-def silence(syllables: list[Syllable], coda: list[str]) -> None:
+def mark_silent(syllables: list[Syllable], coda: list[str]) -> None:
     """Leave out short a's: inside a word between a vowel and a syllable with another vowel, and at
     its end unless it stands behind some clusters.
     """
@@ -169,21 +170,21 @@ def silence(syllables: list[Syllable], coda: list[str]) -> None:
 
 
 @lru_cache(maxsize=4096)
-def sounds(word: str) -> str:
+def read_word(word: str) -> str:
     """Kokoro's symbols for a word in Devanagari; empty for one without a letter."""
-    syllables, coda = parsed(word)
+    syllables, coda = parse_syllables(word)
     if not syllables:
         return "".join(coda)
-    stress(syllables, coda)
-    silence(syllables, coda)
+    mark_stress(syllables, coda)
+    mark_silent(syllables, coda)
     said = ""
     for place in range(len(syllables)):
-        said += onset_of(syllables[place].onset, place > 0)
-        said += rime_of(syllables, place, coda)
+        said += join_onset(syllables[place].onset, place > 0)
+        said += join_rime(syllables, place, coda)
     return said + "".join(coda)
 
 
-def onset_of(onset: list[str], is_inside: bool) -> str:
+def join_onset(onset: list[str], is_inside: bool) -> str:
     """Consonants as they are said together."""
     parts = [*onset]
     if is_inside and len(parts) > 1 and parts[0] == "ɾ" and parts[1][0] in SONORANT:
@@ -194,9 +195,10 @@ def onset_of(onset: list[str], is_inside: bool) -> str:
     return said
 
 
-def rime_of(syllables: list[Syllable], place: int, coda: list[str]) -> str:
+def join_rime(syllables: list[Syllable], place: int, coda: list[str]) -> str:
     """The stress, the vowel and what is nasal of a syllable."""
-    one, after = syllables[place], next_onset(syllables, place, coda)
+    one = syllables[place]
+    after = find_next_onset(syllables, place, coda)
     is_last = place + 1 == len(syllables)
     vowel, mark = one.vowel, one.stress
     if vowel == INHERENT and one.stress == PRIMARY and (len(syllables) > 1 or one.ending or coda):
@@ -259,8 +261,8 @@ def cardinal(number: str) -> str:
     whole, _, fraction = number.replace(",", "").partition(".")
     if whole == "100" and not fraction:
         return "सौ"
-    said = NUMERALS.digits(whole) if len(whole) > LONGEST else whole_number(int(whole))
-    return f"{said} दशमलव {NUMERALS.digits(fraction)}" if fraction else said
+    said = NUMERALS.read_digits(whole) if len(whole) > LONGEST else whole_number(int(whole))
+    return f"{said} दशमलव {NUMERALS.read_digits(fraction)}" if fraction else said
 
 
 def whole_number(number: int) -> str:
@@ -301,7 +303,7 @@ def price(text: str) -> str:
 
 
 NUMERALS = Numerals(cardinal, NUMBERS, " दशमलव ", SAID, " ")
-VERBALIZERS: Mapping[str, Callable[[str], str]] = NUMERALS.verbalizers() | {
+VERBALIZERS: Mapping[str, Callable[[str], str]] = NUMERALS.list_verbalizers() | {
     "month": lambda number: MONTHS[int(number) - 1],
     "year": year,
     "masculine": lambda number: ordinal(number, "वाँ"),

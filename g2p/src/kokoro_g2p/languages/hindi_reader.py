@@ -1,15 +1,15 @@
 """Hindi text to spoken tokens, and these to words with phonemes.
 
-normalizer, reader = stages({})
-reader.words(sentence)
+normalizer, reader = load_stages({})
+reader.read_sentence(sentence)
 """
 
 import re
 from collections.abc import Mapping, Sequence
 
-from kokoro_g2p.bundled import DATA, text
-from kokoro_g2p.characters import clean, laid_out, special_characters
-from kokoro_g2p.grammar.tokens import normalized
+from kokoro_g2p.bundled import DATA, read_data_text
+from kokoro_g2p.characters import clean, compile_special, mark_breaks
+from kokoro_g2p.grammar.tokens import build_normalized
 from kokoro_g2p.languages.hindi import (
     LETTERS,
     NUMERALS,
@@ -17,19 +17,19 @@ from kokoro_g2p.languages.hindi import (
     SAID,
     TABLES,
     VERBALIZERS,
-    sounds,
+    read_word,
 )
-from kokoro_g2p.languages.rows import Rows
-from kokoro_g2p.languages.scan import Scan, scan_of
-from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, pieces_pattern
+from kokoro_g2p.languages.rows import PatternRows
+from kokoro_g2p.languages.scan import Scan, start_scan
+from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, compile_pieces
 from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Normalized, Token
 from kokoro_g2p.word_lists import ListFile
 
-KEPT = special_characters(f"{LETTERS}‰")  # digits are not: they become Latin ones
+KEPT = compile_special(f"{LETTERS}‰")  # digits are not: they become Latin ones
 MARKS = {ord("।"): ".", ord("॥"): ".", ord("॰"): "."}
 SHORT: Mapping[str, str] = TABLES["short"]
-PIECES = pieces_pattern(
+PIECES = compile_pieces(
     rf"(?P<short>(?<![{LETTERS}.])(?:{'|'.join(map(re.escape, SHORT))}))"
     rf"|(?P<word>[{LETTERS}]+)"
 )
@@ -39,13 +39,13 @@ UNSAID = "-/*"  # signs between words
 class HindiNormalizer(ScriptNormalizer):
     """The function normalize(text) -> Normalized."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: PatternRows) -> None:
         self.rows = rows
 
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
-        cleaned = clean(laid_out(text).translate(MARKS), KEPT)
-        scan = scan_of(cleaned.text)
+        cleaned = clean(mark_breaks(text).translate(MARKS), KEPT)
+        scan = start_scan(cleaned.text)
         place = 0
         while place < len(scan.text):
             # a row begins at no letter inside a word
@@ -56,10 +56,10 @@ class HindiNormalizer(ScriptNormalizer):
                 continue
             match = PIECES.match(scan.text, place)
             assert match is not None  # `other` takes any character, `space` a line break
-            place = self._piece(scan, match)
-        return normalized(scan.pieces, cleaned)
+            place = self._read_piece(scan, match)
+        return build_normalized(scan.pieces, cleaned)
 
-    def _piece(self, scan: Scan, match: "re.Match[str]") -> int:
+    def _read_piece(self, scan: Scan, match: "re.Match[str]") -> int:
         """What a piece is said as; answers its end."""
         start, end = match.span()
         if match["short"] is not None:
@@ -68,7 +68,7 @@ class HindiNormalizer(ScriptNormalizer):
             return scan.say(match[0], start, end, "")
         if match["other"] is not None and match[0] in SAID and match[0] not in UNSAID:
             return scan.say(SAID[match[0]], start, end)
-        return self.common_piece(scan, match)
+        return self.read_common(scan, match)
 
 
 class HindiReader(ScriptReader):
@@ -81,23 +81,23 @@ class HindiReader(ScriptReader):
         """Whether a token is a word in Devanagari."""
         return token.kind == "word" and LETTERS[0] <= token.text[0] <= LETTERS[-1]
 
-    def said(self, tokens: Sequence[Token], place: int) -> str:
+    def read_own(self, tokens: Sequence[Token], place: int) -> str:
         """The symbols of a word."""
         return self.read(tokens[place].text)
 
     def read(self, word: str) -> str:
         """The list's reading, else that of the rules."""
         listed = self.listed.get(word)
-        return sounds(word) if listed is None else listed
+        return read_word(word) if listed is None else listed
 
-    def named(self, character: str) -> str:
+    def read_character(self, character: str) -> str:
         """The name of a letter or a digit."""
         if character.isdecimal():
-            return self.read(NUMERALS.digits(character))
+            return self.read(NUMERALS.read_digits(character))
         return self.read(character) if LETTERS[0] <= character <= LETTERS[-1] else ""
 
 
-def stages(user: Mapping[str, str]) -> tuple[HindiNormalizer, HindiReader]:
+def load_stages(user: Mapping[str, str]) -> tuple[HindiNormalizer, HindiReader]:
     """The normalizer and the reader of Hindi. `user`: phonemes of the user's own words."""
-    rows = Rows.from_text(text(DATA / "hindi.tsv"), VERBALIZERS, ROW_BEGINS)
+    rows = PatternRows.from_text(read_data_text(DATA / "hindi.tsv"), VERBALIZERS, ROW_BEGINS)
     return HindiNormalizer(rows), HindiReader(ListFile(DATA / "hindi.txt.gz"), user)

@@ -4,15 +4,15 @@ italian(1981)  # "millenovecentottantuno"
 joined("dˈella/dˌella", "", "kˈaza")  # "dˌella"
 """
 
-from kokoro_g2p.languages.forms import form
-from kokoro_g2p.languages.grammar import grammar_of, read_words
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.languages.forms import choose_form
+from kokoro_g2p.languages.grammar import build_grammar, read_words
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 IT = read_words("italian")
-ORDERED = word_set("secolo secoli parte classe sezione atto scena") | word_set(IT["roman_first"])
-IT_FEMININE = word_set(IT["feminine"])
+ORDERED = parse_set("secolo secoli parte classe sezione atto scena") | parse_set(IT["roman_first"])
+IT_FEMININE = parse_set(IT["feminine"])
 # what stands before an apostrophe
-ELIDED = pairs(
+ELIDED = parse_pairs(
     "l:l un:ʊn dell:dell all:all nell:nell sull:sʊll dall:dall quell:kwell quest:kwest c:ʧ d:d"
     " n:n s:s m:m t:t v:v anch:ank mezz:meʣː bell:bell sant:sant nient:njent tutt:tʊtː cos:kos"
     " com:kom dov:dov quand:kwand senz:senʦ qualcun:kwalkʊn nessun:neSʊn ciascun:ʧaskʊn"
@@ -51,6 +51,7 @@ def _it_below_million(number: int) -> str:
         )
         return head + (_it_below_million(rest) if rest else "")
     if number >= 20:
+        # the last vowel of the tens goes before uno and otto: ventuno
         tens, ones = IT["tens"][number // 10], number % 10
         return (tens[:-1] if ones in (1, 8) else tens) + (IT["ones"][ones] if ones else "")
     return IT["ones"][number]
@@ -87,7 +88,7 @@ def _it_roman(value: int, before: str) -> str:
     )
 
 
-ITALIAN = grammar_of(
+ITALIAN = build_grammar(
     IT,
     cardinal=_it_cardinal,
     ordinal=italian_ordinal,
@@ -101,4 +102,4 @@ ITALIAN = grammar_of(
 
 def joined(reading: str, before: str, after: str) -> str:
     """A word between its neighbours: its form there."""
-    return form(reading, after)
+    return choose_form(reading, after)

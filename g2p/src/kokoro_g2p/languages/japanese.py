@@ -1,7 +1,7 @@
 """Japanese: kana to Kokoro's symbols, and numbers with what they count in kana as they are said.
 
-    sounds("トーキョー")     # "toːkʲoː"
-    counted("3本")          # "サンボン"
+    read_kana("トーキョー")     # "toːkʲoː"
+    read_counted("3本")          # "サンボン"
 
 The voices were trained on misaki's `ja` (0.9.4): UniDic's pronunciations, a space between words, no
 pitch. training/japanese_words.py builds the list of words.
@@ -11,16 +11,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kokoro_g2p.bundled import table
+from kokoro_g2p.bundled import read_json
 from kokoro_g2p.languages.lattice import Lattice
 from kokoro_g2p.languages.rows import Numerals
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.word_lists import parse_pairs
 
-TABLES: Mapping[str, Any] = table("japanese.json")
-KANA, NASALS, VOICED, HALF = (pairs(TABLES[name]) for name in ("kana", "nasals", "voiced", "half"))
+TABLES: Mapping[str, Any] = read_json("japanese.json")
+KANA, NASALS, VOICED, HALF = (
+    parse_pairs(TABLES[name]) for name in ("kana", "nasals", "voiced", "half")
+)
 SIGNS, UNITS, MONEY = (TABLES[name] for name in ("signs", "units", "money"))
 EXACT: Mapping[str, Mapping[str, str]] = {
-    name: pairs(forms) for name, forms in TABLES["exact"].items()
+    name: parse_pairs(forms) for name, forms in TABLES["exact"].items()
 }
 # how a number ends before a counter of a kind: its ending, the new one, what the counter begins by
 ENDINGS: Mapping[str, list[list[str]]] = {
@@ -30,7 +32,7 @@ ENDINGS: Mapping[str, list[list[str]]] = {
 COUNTERS: Mapping[str, list[str]] = {
     name: [kana, kind]
     for kind, counters in TABLES["counters"].items()
-    for name, kana in pairs(counters).items()
+    for name, kana in parse_pairs(counters).items()
 }
 
 # the word list
@@ -48,7 +50,7 @@ MOST = POWERS[16]  # from here on a number is read digit by digit
 A_NUMBER = re.compile(rf"[\d{FIGURES}{TENS}{SCALES}][\d,.{FIGURES}{TENS}{SCALES}]*")
 
 
-def lattice_of(
+def build_lattice(
     listed: Mapping[str, str], user: Mapping[str, str], letters: str, joints: Sequence[str]
 ) -> Lattice:
     """The lattice of Japanese words. `letters`: what the reader knows of each kind."""
@@ -56,12 +58,12 @@ def lattice_of(
     return Lattice(listed, user, UNLISTED, FORM, FREE, joints, usual, UNLISTED_RUN, LONGEST)
 
 
-def in_katakana(text: str) -> str:
+def to_katakana(text: str) -> str:
     """Hiragana as katakana; other characters as they are."""
     return "".join([chr(ord(one) + 96) if "ぁ" <= one <= "ゖ" else one for one in text])
 
 
-def sounds(kana: str) -> str:
+def read_kana(kana: str) -> str:
     """Kokoro's symbols for katakana. ン is said at the place of what follows."""
     said, place = "", 0
     while place < len(kana):
@@ -77,7 +79,7 @@ def sounds(kana: str) -> str:
     return said
 
 
-def value_of(number: str) -> int:
+def parse_value(number: str) -> int:
     """The value of digits and figures: 2万3千 and 二〇二四 too; at most MOST."""
     total = section = digits = 0
     for one in number:
@@ -94,7 +96,7 @@ def value_of(number: str) -> int:
     return min(total + section + digits, MOST)
 
 
-def linked(head: str, counter: str) -> str:
+def join_counter(head: str, counter: str) -> str:
     """The kana of a number and of a counter, both as they are said together."""
     kana, kind = COUNTERS.get(counter, [counter, ""])
     for ending, form, sound in ENDINGS.get(kind, []):
@@ -118,11 +120,11 @@ def whole_number(value: int) -> str:
                 # ten, a hundred and a thousand are said without their one
                 one = "イッ" if (power, digit) == (3, 1) and place else ""
                 head = one if digit == 1 else DIGITS[digit]
-                part += linked(head, TENS[power - 1])
+                part += join_counter(head, TENS[power - 1])
             elif digit:
                 part += DIGITS[digit]
         if part:
-            said += linked(part, SCALES[place - 1]) if place else part
+            said += join_counter(part, SCALES[place - 1]) if place else part
     return said
 
 
@@ -130,16 +132,16 @@ def cardinal(number: str) -> str:
     """A number as it is written, with commas, decimals and scales, in kana."""
     whole, point, fraction = number.replace(",", "").partition(".")
     if not point:
-        value = value_of(whole)
-        return NUMERALS.digits(whole) if value >= MOST else whole_number(value)
-    value = value_of(whole)
-    head = linked(whole_number(value) if value else "レー", "点")
+        value = parse_value(whole)
+        return NUMERALS.read_digits(whole) if value >= MOST else whole_number(value)
+    value = parse_value(whole)
+    head = join_counter(whole_number(value) if value else "レー", "点")
     # 1.5億
     scales = [COUNTERS[scale][0] for scale in fraction if scale in COUNTERS]
-    return head + NUMERALS.digits(fraction) + "".join(scales)
+    return head + NUMERALS.read_digits(fraction) + "".join(scales)
 
 
-def counted(text: str) -> str:
+def read_counted(text: str) -> str:
     """A number and a counter, a unit or money, in either order."""
     match = A_NUMBER.search(text)
     if match is None:
@@ -148,22 +150,22 @@ def counted(text: str) -> str:
     name = MONEY.get(name, UNITS.get(name, name))
     number = match[0].strip(",.")
     if "." not in number:
-        exact = EXACT.get(name, {}).get(str(value_of(number)), "")
+        exact = EXACT.get(name, {}).get(str(parse_value(number)), "")
         if exact:
             return exact
-    return linked(cardinal(number), name)
+    return join_counter(cardinal(number), name)
 
 
 NUMERALS = Numerals(cardinal, DIGITS, "テン", SIGNS)
-VERBALIZERS: Mapping[str, Callable[[str], str]] = NUMERALS.verbalizers() | {
-    "parts": lambda number: "ノ".join([NUMERALS.digits(part) for part in number.split("-")]),
-    "counted": counted,
-    "year": lambda number: counted(f"{number}年"),
-    "month": lambda number: counted(f"{number}月"),
-    "day": lambda number: "ツイタチ" if value_of(number) == 1 else counted(f"{number}日"),
-    "hour": lambda number: "レージ" if value_of(number) == 0 else counted(f"{number}時"),
-    "minute": lambda number: counted(f"{number}分") if value_of(number) else "",
-    "second": lambda number: counted(f"{number}秒"),
+VERBALIZERS: Mapping[str, Callable[[str], str]] = NUMERALS.list_verbalizers() | {
+    "parts": lambda number: "ノ".join([NUMERALS.read_digits(part) for part in number.split("-")]),
+    "counted": read_counted,
+    "year": lambda number: read_counted(f"{number}年"),
+    "month": lambda number: read_counted(f"{number}月"),
+    "day": lambda number: "ツイタチ" if parse_value(number) == 1 else read_counted(f"{number}日"),
+    "hour": lambda number: "レージ" if parse_value(number) == 0 else read_counted(f"{number}時"),
+    "minute": lambda number: read_counted(f"{number}分") if parse_value(number) else "",
+    "second": lambda number: read_counted(f"{number}秒"),
     "sign": lambda sign: "マイナス" if sign in "-−" else "プラス",
 }
 ROW_BEGINS = rf"[-−+\d$¥€£₩(〒~–#{FIGURES}{TENS}{SCALES}]"

@@ -1,6 +1,6 @@
 """Japanese text to tokens in kana as they are said, and these to words with phonemes.
 
-normalizer, reader = stages({})
+normalizer, reader = load_stages({})
 normalizer("今日は").tokens     # キョー, ワ
 """
 
@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kokoro_g2p.bundled import DATA, text
-from kokoro_g2p.characters import clean, laid_out, special_characters
-from kokoro_g2p.grammar.tokens import is_override, normalized
+from kokoro_g2p.bundled import DATA, read_data_text
+from kokoro_g2p.characters import clean, compile_special, mark_breaks
+from kokoro_g2p.grammar.tokens import build_normalized, is_override
 from kokoro_g2p.languages.japanese import (
     A_NUMBER,
     COUNTERS,
@@ -22,29 +22,29 @@ from kokoro_g2p.languages.japanese import (
     STAND_IN,
     TABLES,
     VERBALIZERS,
-    in_katakana,
-    lattice_of,
-    sounds,
+    build_lattice,
+    read_kana,
+    to_katakana,
 )
 from kokoro_g2p.languages.lattice import Lattice, Reading
-from kokoro_g2p.languages.rows import ReadingRow, Rows, chosen_reading, reading_rows
-from kokoro_g2p.languages.scan import Scan, scan_of
-from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, pieces_pattern
+from kokoro_g2p.languages.rows import PatternRows, ReadingRow, choose_reading, read_reading_rows
+from kokoro_g2p.languages.scan import Scan, start_scan
+from kokoro_g2p.languages.script_normalizer import ScriptNormalizer, compile_pieces
 from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.result import Normalized, Token
-from kokoro_g2p.word_lists import ListFile, pairs
+from kokoro_g2p.word_lists import ListFile, parse_pairs
 
 KANA, KANJI = "ぁ-ゖァ-ヺー", "㐀-䶿一-鿿々〆〇"
-KEPT = special_characters(f"{KANA}{KANJI}ゝゞヽヾ〒")
+KEPT = compile_special(f"{KANA}{KANJI}ゝゞヽヾ〒")
 # half-width kana one for one; ゛ as a combining mark
 MARKS = str.maketrans(
-    {old: new for new, group in pairs(TABLES["marks"]).items() for old in group}
+    {old: new for new, group in parse_pairs(TABLES["marks"]).items() for old in group}
     | {chr(point): unicodedata.normalize("NFKC", chr(point)) for point in range(0xFF66, 0xFFA0)}
     | {"゛": "\u3099", "゜": "\u309a"}
 )
 REPEATED, PROLONGED = re.compile("(.)([ゝヽゞヾ])"), re.compile(f"(?<=[{KANA}])[~〜～](?! ?\\d)")
 OWN, BASE = re.compile(f"[{KANA}{KANJI}]+"), re.compile(f"[{KANJI}]+$")
-PIECES = pieces_pattern(
+PIECES = compile_pieces(
     rf"(?P<furigana>(?<=[{KANJI}])[(《](?P<kana>[{KANA}]{{1,24}})[)》])|(?P<own>[{KANA}{KANJI}])"
 )
 NEAR = 8  # characters on either side that decide a reading
@@ -61,7 +61,7 @@ LONG = re.compile(
 
 
 @dataclass(frozen=True)
-class Part:
+class PlacedCharacter:
     """A character of a run with its place, and what is said for a stand-in."""
 
     character: str
@@ -70,7 +70,7 @@ class Part:
     said: str = ""
 
 
-def unrepeated(match: "re.Match[str]") -> str:
+def repeat_kana(match: "re.Match[str]") -> str:
     """A kana and its iteration mark as two kana."""
     kana = match[1]
     is_voiced = match[2] in "ゞヾ"
@@ -86,17 +86,17 @@ class JapaneseNormalizer(ScriptNormalizer):
         self,
         lattice: Lattice,
         letters: str,
-        rows: Rows,
+        rows: PatternRows,
         corrected: Mapping[str, Sequence[ReadingRow]],
     ) -> None:
         self.lattice, self.letters, self.rows, self.corrected = lattice, letters, rows, corrected
 
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
-        written = REPEATED.sub(unrepeated, laid_out(text).translate(MARKS))
+        written = REPEATED.sub(repeat_kana, mark_breaks(text).translate(MARKS))
         cleaned = clean(PROLONGED.sub("ー", written), KEPT)
-        scan = scan_of(cleaned.text)
-        run: list[Part] = []
+        scan = start_scan(cleaned.text)
+        run: list[PlacedCharacter] = []
         others: dict[int, Reading] = {}
         place = 0
         while place < len(scan.text):
@@ -115,16 +115,17 @@ class JapaneseNormalizer(ScriptNormalizer):
                 stop = len(run) + row[0] - place
                 others[len(run)] = (stop, FIGURES_COST, self.lattice.usual, row[1])
             if match["furigana"] is not None:
-                self._furigana(run, match)
+                self._apply_furigana(run, match)
             elif said or match["own"] is not None:
-                run.append(Part(STAND_IN if said else match[0], place, end, said))
+                run.append(PlacedCharacter(STAND_IN if said else match[0], place, end, said))
             else:
-                self._flush(scan, run, others)
-                run, others = [], {}
-                end = self.common_piece(scan, match)
+                self._read_run(scan, run, others)
+                run = []
+                others = {}
+                end = self.read_common(scan, match)
             place = end
-        self._flush(scan, run, others)
-        return normalized(scan.pieces, cleaned)
+        self._read_run(scan, run, others)
+        return build_normalized(scan.pieces, cleaned)
 
     def _is_number(self, text: str, start: int, end: int) -> bool:
         """Whether figures with their counter are whole and begin no longer word: 三日月."""
@@ -133,50 +134,54 @@ class JapaneseNormalizer(ScriptNormalizer):
             return False
         return not any(word in self.lattice.listed for word in words)
 
-    def _furigana(self, run: list[Part], match: "re.Match[str]") -> None:
+    def _apply_furigana(self, run: list[PlacedCharacter], match: "re.Match[str]") -> None:
         """Let kana in brackets be the reading of the characters before, if they have another."""
         base = BASE.search("".join([part.character for part in run[-LONGEST:]]))
         if base is None:
             return
-        kana = LONG.sub("ー", in_katakana(match["kana"]))
-        said = [said or in_katakana(word) for word, _, said in self.lattice.path(base[0])]
+        kana = LONG.sub("ー", to_katakana(match["kana"]))
+        said = [said or to_katakana(word) for word, _, said in self.lattice.find_path(base[0])]
         if not "".join(said).endswith(kana):
             start = match.start()
             for _ in base[0]:
                 start = run.pop().start
-            run.append(Part(STAND_IN, start, match.end(), kana))
+            run.append(PlacedCharacter(STAND_IN, start, match.end(), kana))
 
-    def _flush(self, scan: Scan, run: Sequence[Part], others: Mapping[int, Reading]) -> None:
+    def _read_run(
+        self, scan: Scan, run: Sequence[PlacedCharacter], others: Mapping[int, Reading]
+    ) -> None:
         """Say the words of a run; endings are said with their verb."""
         written = "".join([part.character for part in run])
         place, begin, said, before = 0, 0, "", "-"
-        for word, kind, reading in self.lattice.path(written, others):
-            spoken, letter = run[place].said, "-"
+        for word, kind, reading in self.lattice.find_path(written, others):
+            spoken = run[place].said
+            letter = "-"
             if not spoken:
                 letter = self.letters[kind]
-                spoken = self._spoken(written, place, word, reading)
+                spoken = self._read_word(written, place, word, reading)
             is_ending = letter == AUXILIARY or (letter == CONJUNCTIVE and spoken in ENDINGS)
             is_joined = (is_ending and before in ENDED) or said[-1:] == "ッ" or spoken[0] in "ッー"
             if place and not (is_joined and letter != "-"):
                 say(scan, run[begin:place], said)
                 said, begin = "", place
-            said, before = said + spoken, letter
+            said += spoken
+            before = letter
             place += len(word)
         if run:
             say(scan, run[begin:], said)
 
-    def _spoken(self, written: str, start: int, word: str, reading: str) -> str:
+    def _read_word(self, written: str, start: int, word: str, reading: str) -> str:
         """What a word is said as between what stands around it."""
         if word in self.lattice.user:
             return word
         if word == "々" and start:
-            return self._spoken(written, 0, *self.lattice.path(written[start - 1])[0][::2])
+            return self._read_word(written, 0, *self.lattice.find_path(written[start - 1])[0][::2])
         end = start + len(word)
         near = written[max(0, start - NEAR) : start], written[end : end + NEAR]
-        return chosen_reading(self.corrected.get(word, ()), *near) or reading or in_katakana(word)
+        return choose_reading(self.corrected.get(word, ()), *near) or reading or to_katakana(word)
 
 
-def say(scan: Scan, parts: Sequence[Part], said: str) -> None:
+def say(scan: Scan, parts: Sequence[PlacedCharacter], said: str) -> None:
     """Say a word in kana, or what a stand-in stands for."""
     scan.say(said, parts[0].start, parts[-1].end, "spoken" if is_override(said[0]) else "")
 
@@ -185,31 +190,32 @@ class JapaneseReader(ScriptReader):
     """Responsibility: a word in kana as it is said."""
 
     def __init__(self, lattice: Lattice, user: Mapping[str, str]) -> None:
-        self.lattice, self.listed = lattice, lattice.listed
+        self.lattice = lattice
+        self.listed = lattice.listed
         self.user = user
 
     def is_own(self, token: Token) -> bool:
         """Whether a token is a word in katakana."""
         return token.kind == "word" and token.text[0] in KATAKANA
 
-    def said(self, tokens: Sequence[Token], place: int) -> str:
+    def read_own(self, tokens: Sequence[Token], place: int) -> str:
         """The symbols of a word."""
-        return sounds(tokens[place].text)
+        return read_kana(tokens[place].text)
 
-    def named(self, character: str) -> str:
+    def read_character(self, character: str) -> str:
         """The sounds of a character or a digit alone."""
         if character.isdecimal():
-            return sounds(NUMERALS.digits(character))
-        word, _, said = self.lattice.path(character)[0]
-        return sounds(said or in_katakana(word))
+            return read_kana(NUMERALS.read_digits(character))
+        word, _, said = self.lattice.find_path(character)[0]
+        return read_kana(said or to_katakana(word))
 
 
-def stages(user: Mapping[str, str]) -> tuple[JapaneseNormalizer, JapaneseReader]:
+def load_stages(user: Mapping[str, str]) -> tuple[JapaneseNormalizer, JapaneseReader]:
     """The normalizer and the reader of Japanese. `user`: phonemes of the user's own words."""
-    letters, *joints = text(DATA / "japanese_kinds.txt.gz").split("\n")
-    lattice = lattice_of(ListFile(DATA / "japanese.txt.gz").entries, user, letters, joints)
+    letters, *joints = read_data_text(DATA / "japanese_kinds.txt.gz").split("\n")
+    lattice = build_lattice(ListFile(DATA / "japanese.txt.gz").entries, user, letters, joints)
     counters = "|".join(sorted(COUNTERS, key=len, reverse=True))
-    lines = f"slot\tcounter\t{counters}\n" + text(DATA / "japanese.tsv")
-    rows = Rows.from_text(lines, VERBALIZERS, ROW_BEGINS)
-    normalizer = JapaneseNormalizer(lattice, letters, rows, reading_rows(TABLES["readings"]))
+    lines = f"slot\tcounter\t{counters}\n" + read_data_text(DATA / "japanese.tsv")
+    rows = PatternRows.from_text(lines, VERBALIZERS, ROW_BEGINS)
+    normalizer = JapaneseNormalizer(lattice, letters, rows, read_reading_rows(TABLES["readings"]))
     return normalizer, JapaneseReader(lattice, user)

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 from kokoro_g2p.bundled import DATA
 from kokoro_g2p.languages import forms, french, italian, portuguese, spanish
-from kokoro_g2p.languages.grammar import Grammar, read_words
+from kokoro_g2p.languages.grammar import LanguageGrammar, read_words
 from kokoro_g2p.languages.language_normalizer import Normalizer
 from kokoro_g2p.result import Language as Code
 from kokoro_g2p.word_lists import ListFile
@@ -21,7 +21,7 @@ class Language:
 
     name: str  # of its files in g2p/data
     espeak: str
-    grammar: Grammar
+    grammar: LanguageGrammar
     normalizer: type[Normalizer]
     joined: Callable[[str, str, str], str]  # phonemes, those before and after it ("" at a pause)
     # the reading of a word, from what espeak-ng says

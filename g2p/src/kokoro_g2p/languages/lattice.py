@@ -35,7 +35,7 @@ class Lattice:
     whole: "re.Pattern[str]" = re.compile(".", re.DOTALL)  # what is one word if it is not listed
     longest: int = LONGEST
 
-    def readings(self, run: str, start: int) -> list[Reading]:
+    def list_readings(self, run: str, start: int) -> list[Reading]:
         """All words that begin at `start`."""
         match = self.whole.match(run, start)
         assert match is not None
@@ -54,7 +54,7 @@ class Lattice:
                     found.append((stop, ord(cost) - ord(self.free), number, said))
         return found
 
-    def path(self, run: str, others: Mapping[int, Reading] | None = None) -> list[Found]:
+    def find_path(self, run: str, others: Mapping[int, Reading] | None = None) -> list[Found]:
         """The words of the cheapest path; of equal ones that of longer words. `others`: a word
         more at some places.
         """
@@ -65,27 +65,29 @@ class Lattice:
         firsts.append({0: (length, 0, 0, "")})
         rests: list[dict[int, int]] = [{} for _ in firsts]
         for start in range(length - 1, -1, -1):
-            here, found = firsts[start], self.readings(run, start)
+            here = firsts[start]
+            found = self.list_readings(run, start)
             if others and start in others:
                 found.append(others[start])
             for stop, cost, kind, said in found:
                 if kind not in rests[stop]:
-                    _, rests[stop][kind] = self.next(kind, firsts[stop])
+                    _, rests[stop][kind] = self.choose_next(kind, firsts[stop])
                 total = cost + rests[stop][kind]
                 if kind not in here or total <= here[kind][1]:
                     here[kind] = (stop, total, kind, said)
         words: list[Found] = []
         start, kind = 0, 0
         while start < length:
-            kind, _ = self.next(kind, firsts[start])
+            kind, _ = self.choose_next(kind, firsts[start])
             stop, _, _, said = firsts[start][kind]
             words.append((run[start:stop], kind, said))
             start = stop
         return words
 
-    def next(self, kind: int, firsts: Mapping[int, Reading]) -> tuple[int, int]:
+    def choose_next(self, kind: int, firsts: Mapping[int, Reading]) -> tuple[int, int]:
         """The kind that best follows a kind, and the cost from there to the end."""
-        row, best, lowest = self.joints[kind], -1, 0
+        row = self.joints[kind]
+        best, lowest = -1, 0
         for other, reading in firsts.items():
             total = ord(row[other]) - ord(self.free) + reading[1]
             if best < 0 or total < lowest:
@@ -94,4 +96,4 @@ class Lattice:
 
     def cut(self, run: str) -> list[str]:
         """The words of the cheapest path alone."""
-        return [word for word, _, _ in self.path(run)]
+        return [word for word, _, _ in self.find_path(run)]

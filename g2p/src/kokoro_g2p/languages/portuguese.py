@@ -8,10 +8,10 @@ joined("ˈisʊ", "", "ˈɐ̃ŋʧys")  # "ˈisw"
 import re
 
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY
-from kokoro_g2p.languages.grammar import grammar_of, read_words
+from kokoro_g2p.languages.grammar import build_grammar, read_words
 from kokoro_g2p.languages.language_normalizer import Normalizer
 from kokoro_g2p.languages.scan import Scan
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 PT = read_words("portuguese")
 SIZES = (
@@ -20,11 +20,11 @@ SIZES = (
     (10**6, "milhão", "milhões"),
 )
 FEMININE = re.compile(r"(?:as?|ções|ção|dades?|agens?|agem|sões|são)$")
-MASCULINE = word_set(
+MASCULINE = parse_set(
     "dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama"
 )
-FEMININES = word_set(PT["feminine"])
-ELIDED = pairs("d:d l:l m:m n:n s:s")
+FEMININES = parse_set(PT["feminine"])
+ELIDED = parse_pairs("d:d l:l m:m n:n s:s")
 # D. Pedro; D. Maria and D. Inês are ladies
 DOM = re.compile(r" (?!\w*a\b|Inês|Isabel|Beatriz|Leonor|Carlot)[A-ZÀ-Þ]")
 PHONE = re.compile(
@@ -97,7 +97,7 @@ def _clock(hour: int, minute: int) -> str:
     return hours + (f" e {portuguese(minute)} minuto{'s' * (minute != 1)}" if minute else "")
 
 
-PORTUGUESE = grammar_of(
+PORTUGUESE = build_grammar(
     PT,
     cardinal=_cardinal,
     ordinal=portuguese_ordinal,
@@ -115,16 +115,16 @@ class PortugueseNormalizer(Normalizer):
     word = Normalizer.word.replace("'", "['-]")
     clock = r"\b(?:[01]?\d|2[0-4])(?: ?h ?|:)[0-5]\d(?::[0-5]\d)?(?:min\b| ?h\b)?(?!\d|[,.]\d)"
 
-    def full_form(self, scan: Scan, match: "re.Match[str]", words: str) -> str:
+    def expand_short(self, scan: Scan, match: "re.Match[str]", words: str) -> str:
         """Dona Maria, but Dom Pedro."""
         return "dom" if words == "dona" and DOM.match(scan.text, match.end()) else words
 
-    def _phone(self, scan: Scan, place: int) -> int:
+    def _read_phone(self, scan: Scan, place: int) -> int:
         phone = PHONE.match(scan.text, place)
         if phone is None or (scan.text[place - 1 : place].isalnum() and place):
             return place
         groups = re.findall(r"\d+", phone[0])
-        spoken = " , ".join(map(self.grammar.digit_by_digit, groups))
+        spoken = " , ".join(map(self.grammar.read_digits, groups))
         return scan.say(spoken, place, phone.end())
 
 
@@ -135,8 +135,10 @@ def joined(reading: str, before: str, after: str) -> str:
     end, _, inside = reading.partition("/")
     if not after:
         return end
-    form, following = inside or end, after.lstrip(PRIMARY + SECONDARY)
-    last, vowel = form[-1:], following[:1] in SOUNDED
+    form = inside or end
+    following = after.lstrip(PRIMARY + SECONDARY)
+    last = form[-1:]
+    vowel = following[:1] in SOUNDED
     if last == "s":
         return form[:-1] + ("z" if vowel or following[:1] in VOICED else "s")
     if not vowel or form[-2:-1] in SOUNDED and last != "r":

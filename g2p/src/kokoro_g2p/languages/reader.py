@@ -2,29 +2,29 @@
 the list's, else the network's) and the form it takes in its sentence.
 
     reader = LanguageReader(LANGUAGES["fr"], {}, LateNeural("fr"))
-    reader.sounds("les")  # "le/leZ": at the end of a phrase, and inside
-    reader.words(sentence)
+    reader.read_word("les")  # "le/leZ": at the end of a phrase, and inside
+    reader.read_sentence(sentence)
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kokoro_g2p.alphabet import KNOWN, PAUSES, PRIMARY, SECONDARY, folded, restress
+from kokoro_g2p.alphabet import KNOWN, PAUSES, PRIMARY, SECONDARY, fold_word, restress
 from kokoro_g2p.languages import french
 from kokoro_g2p.languages.language import Language
 from kokoro_g2p.overrides import Override
 from kokoro_g2p.reading import Neural
 from kokoro_g2p.result import Source, Token, Word
-from kokoro_g2p.sentence import Sentence, mark_of, override_at
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.sentence import Sentence, find_override, mark_of
+from kokoro_g2p.word_lists import parse_pairs
 
-FOREIGN = str.maketrans(pairs("æ:ae œ:oe ø:o ð:d þ:t ł:l đ:d ħ:h ŧ:t ŋ:n ĸ:k ı:i"))
+FOREIGN = str.maketrans(parse_pairs("æ:ae œ:oe ø:o ð:d þ:t ł:l đ:d ħ:h ŧ:t ŋ:n ĸ:k ı:i"))
 REMEMBERED = 50_000  # readings kept
 VOWEL = re.compile("[aeiouyà-öø-ÿœ]")
 
 
-def unflapped(phonemes: str) -> str:
+def replace_flaps(phonemes: str) -> str:
     """A user's ɾ, which English reads as its flap T and these languages as their r."""
     return phonemes.replace("T", "ɾ")
 
@@ -35,33 +35,34 @@ class LanguageReader:
     """
 
     def __init__(self, language: Language, user: Mapping[str, str], neural: Neural) -> None:
-        self.language, self._user = (
-            language,
-            {word: unflapped(phonemes) for word, phonemes in user.items()},
-        )
-        self.neural, self.listed = neural, language.listed
+        self.language = language
+        self._user = {word: replace_flaps(phonemes) for word, phonemes in user.items()}
+        self.neural = neural
+        self.listed = language.listed
         self._guesses: dict[str, str] = {}
 
     def prepare(self, words: Iterable[str]) -> None:
         """Ask the network once for every part of `words` that the list lacks."""
         if len(self._guesses) > REMEMBERED:
             self._guesses.clear()
-        parts = {part for word in words for part in re.split("['-]", self._stem(word.lower()))}
+        parts = {
+            part for word in words for part in re.split("['-]", self._strip_ending(word.lower()))
+        }
         asked = sorted(part for part in parts if part not in self._guesses and self._is_asked(part))
         for part, guess in zip(asked, self.neural.predict(asked) if asked else (), strict=True):
-            self._guesses[part] = tidy(guess.phonemes)
+            self._guesses[part] = clean_sounds(guess.phonemes)
 
     def _is_asked(self, word: str) -> bool:
         is_word = len(word) > 1 and VOWEL.search(word) is not None
         return is_word and self.listed.get(word) is None
 
-    def _stem(self, word: str) -> str:
+    def _strip_ending(self, word: str) -> str:
         """The word without an adverb's ending that has a stress of its own."""
         ending = self.language.adverb_ending
         is_adverb = ending != "" and word.endswith(ending) and len(VOWEL.findall(word)) > 3
         return word[: -len(ending)] if is_adverb else word
 
-    def sounds(self, word: str) -> str:
+    def read_word(self, word: str) -> str:
         """Reading of a word in lower case: the list's, its parts', the network's; letter by letter
         where it has no vowel. Empty for one with other letters.
         """
@@ -71,27 +72,28 @@ class LanguageReader:
             return listed
         parts = re.match(r"([^'-]+)(['-]+)(.+)", word)
         if parts:
-            return self._together(parts[1], parts[2][0], parts[3])
-        return self.ruled(word) if word else ""
+            return self._join_parts(parts[1], parts[2][0], parts[3])
+        return self.read_unlisted(word) if word else ""
 
-    def ruled(self, word: str) -> str:
+    def read_unlisted(self, word: str) -> str:
         """Reading of a word that no list has."""
-        stem = self._stem(word)
+        stem = self._strip_ending(word)
         if stem != word:
-            return self.sounds(stem).partition("/")[0] + self.language.adverb_sounds
+            return self.read_word(stem).partition("/")[0] + self.language.adverb_sounds
         if VOWEL.search(word) is None:
-            return self.spelled(word) if len(word) > 1 else ""
+            return self.read_letters(word) if len(word) > 1 else ""
         if word not in self._guesses:
             self.prepare([word])
         return self._guesses.get(word, "")
 
-    def _together(self, head: str, mark: str, tail: str) -> str:
+    def _join_parts(self, head: str, mark: str, tail: str) -> str:
         """l'ami, dit-il: the first part inside the word, then each form of the rest."""
-        rest, elided = self.sounds(tail), self.language.elided
+        rest = self.read_word(tail)
+        elided = self.language.elided
         if head in elided and (mark == "'" or head == "t"):
             first = elided[head]
         else:
-            first = self.language.joined(self.sounds(head), "", rest)
+            first = self.language.joined(self.read_word(head), "", rest)
             first = first.replace(PRIMARY, "") if mark == "'" else first
         return (
             "/".join(first + form.removeprefix(french.BLOCKED) for form in rest.split("/"))
@@ -99,11 +101,11 @@ class LanguageReader:
             else first
         )
 
-    def spelled(self, letters: str) -> str:
+    def read_letters(self, letters: str) -> str:
         """Letter by letter, as one word: the last name bears the stress."""
         said = ""
         for place, letter in enumerate(letters):
-            name = self.sounds(letter).partition("/")[0].strip("-ZTNPR")
+            name = self.read_word(letter).partition("/")[0].strip("-ZTNPR")
             name = self.language.joined(name, said, "")
             if place + 1 < len(letters):
                 name = name.replace(PRIMARY, SECONDARY)
@@ -112,12 +114,12 @@ class LanguageReader:
             said += name
         return said
 
-    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
+    def read_sentence(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
         """The words of a sentence in order, and how many characters have no sound at all."""
         readings: list[tuple[Word, bool]] = []  # whether the form is given, not to be changed
         unsaid = 0
         for token in sentence.normalized.tokens:
-            override = override_at(sentence.marked, token)
+            override = find_override(sentence.marked, token)
             phonemes, source, lost = self._read(token, override, sentence.marked.text)
             if override is not None and override.stress is not None:
                 # in a form that its neighbours leave alone
@@ -125,51 +127,53 @@ class LanguageReader:
             unsaid += lost
             if phonemes:
                 confidence = self.language.confidence if source == "rule" else 1.0
-                word = sentence.word(token, phonemes, source, override, confidence)
+                word = sentence.make_word(token, phonemes, source, override, confidence)
                 readings.append((word, override is not None or source != "rule"))
-        return tuple(self._in_context(readings)), unsaid
+        return tuple(self._apply_context(readings)), unsaid
 
     def _read(self, token: Token, override: Override | None, text: str) -> tuple[str, Source, int]:
         """Phonemes of a token, where they come from, and characters without a sound."""
         if token.kind == "punctuation":
             return mark_of(text, token), "punctuation", 0
         if token.kind == "override":
-            return self._overridden(override)
+            return self._read_override(override)
         if token.kind == "letters":
-            return self._spelled(token.text)
+            return self._read_spelled(token.text)
         mine = self._user.get(token.text) or self._user.get(token.text.lower())
         if mine is not None:
             return mine, "user", 0
-        plain = folded(token.text).translate(FOREIGN)
-        phonemes = self.sounds(token.text.lower()) or "".join(
-            map(self.sounds, re.findall(r"[^\W\d_]+", plain))
+        plain = fold_word(token.text).translate(FOREIGN)
+        phonemes = self.read_word(token.text.lower()) or "".join(
+            map(self.read_word, re.findall(r"[^\W\d_]+", plain))
         )
-        return (phonemes, "rule", 0) if phonemes else self._spelled(plain)
+        return (phonemes, "rule", 0) if phonemes else self._read_spelled(plain)
 
-    def _overridden(self, override: Override | None) -> tuple[str, Source, int]:
+    def _read_override(self, override: Override | None) -> tuple[str, Source, int]:
         if override is None:
             return "", "override", 1
         spelled = override.say_as or override.clitic[:1]
         if spelled:
-            return self._spelled(spelled)
+            return self._read_spelled(spelled)
         phonemes, source = override.sound
-        return unflapped(phonemes), source, 0
+        return replace_flaps(phonemes), source, 0
 
-    def _spelled(self, text: str) -> tuple[str, Source, int]:
+    def _read_spelled(self, text: str) -> tuple[str, Source, int]:
         """Letters and digits one by one."""
         digits = self.language.grammar.digits
         names = [
             # alone, a digit has its form at the end of a phrase
-            self.language.joined(self.sounds(digits[int(letter)]), "", "")
+            self.language.joined(self.read_word(digits[int(letter)]), "", "")
             if letter.isdecimal()
-            else self.spelled(letter.lower())
+            else self.read_letters(letter.lower())
             for letter in text
             if letter.isalnum()
         ]
-        letters = self.spelled(text.lower()) if text.isalpha() else " ".join(filter(None, names))
+        letters = (
+            self.read_letters(text.lower()) if text.isalpha() else " ".join(filter(None, names))
+        )
         return letters, "spelled", sum(not name for name in names)
 
-    def _in_context(self, readings: Sequence[tuple[Word, bool]]) -> list[Word]:
+    def _apply_context(self, readings: Sequence[tuple[Word, bool]]) -> list[Word]:
         spoken: list[Word] = []
         for place, (word, is_fixed) in enumerate(readings):
             after = readings[place + 1][0] if place + 1 < len(readings) else None
@@ -186,7 +190,7 @@ class LanguageReader:
         return spoken
 
 
-def tidy(sounds: str) -> str:
+def clean_sounds(sounds: str) -> str:
     """What a network answers: marks only where they mean something."""
     ends = {0: french.BLOCKED, len(sounds) - 1: "".join(french.LATENT)}
     return "".join(

@@ -1,7 +1,7 @@
 r"""Rows of a language by which numbers, dates, money, units and telephone numbers are said: a
 pattern, what must stand before it, and what is said.
 
-    rows = Rows.from_text(text(DATA / "chinese.tsv"), {"number": cardinal, ...}, r"\d")
+    rows = PatternRows.from_text(lines, {"number": cardinal, ...}, r"\d")    # of chinese.tsv
     rows.read("2月14日", 0)     # (5, "二月十四日")
 
 A line is `name, before, pattern, say`, tabs between; `#` begins a comment, `slot` a name that
@@ -20,7 +20,7 @@ _SAID = re.compile(r"([^{}]*)(?:\{([a-z]+)(?::([a-z]+))?\})?")
 
 
 @dataclass(frozen=True)
-class Row:
+class PatternRow:
     """One row: `say` holds texts and groups with their verbalizers."""
 
     before: "re.Pattern[str] | None"
@@ -29,17 +29,17 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PatternRows:
     """The rows of a language in order, and the functions that their parts are said by."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PatternRow, ...]
     verbalizers: Mapping[str, Callable[[str], str]]
     begins: "re.Pattern[str]"  # a character where a row may begin
 
     @classmethod
     def from_text(
         cls, lines: str, verbalizers: Mapping[str, Callable[[str], str]], begins: str
-    ) -> "Rows":
+    ) -> "PatternRows":
         """Read the rows of a file. Raises KeyError for a slot or a verbalizer that is not there."""
         slots: dict[str, str] = {}
         rows = []
@@ -48,7 +48,7 @@ class Rows:
                 continue
             name, before, pattern, say = (line.split("\t") + ["", ""])[:4]
             if name == "slot":
-                slots[before] = _filled(pattern, slots)
+                slots[before] = _fill(pattern, slots)
                 continue
             parts = tuple(
                 (part[1], part[2] or "", part[3] or "number")
@@ -58,8 +58,8 @@ class Rows:
             for _, group, verbalizer in parts:
                 if group:
                     verbalizers[verbalizer]  # unknown ones raise here, not while a text is read
-            behind = re.compile(f"(?:{_filled(before, slots)})$") if before else None
-            rows.append(Row(behind, re.compile(_filled(pattern, slots)), parts))
+            behind = re.compile(f"(?:{_fill(before, slots)})$") if before else None
+            rows.append(PatternRow(behind, re.compile(_fill(pattern, slots)), parts))
         return cls(tuple(rows), verbalizers, re.compile(begins))
 
     def read(self, text: str, place: int) -> tuple[int, str] | None:
@@ -74,10 +74,10 @@ class Rows:
             if match is None or match.end() == place:
                 continue
             if row.before is None or row.before.search(before):
-                return match.end(), self._said(row, match)
+                return match.end(), self._read_match(row, match)
         return None
 
-    def _said(self, row: Row, match: "re.Match[str]") -> str:
+    def _read_match(self, row: PatternRow, match: "re.Match[str]") -> str:
         said = ""
         for words, group, verbalizer in row.say:
             said += words
@@ -97,13 +97,13 @@ class Numerals:
     signs: Mapping[str, str]
     joint: str = ""  # between words
 
-    def digits(self, text: str) -> str:
+    def read_digits(self, text: str) -> str:
         """The name of each digit; other characters are not said."""
         return self.joint.join([self.names[int(one)] for one in text if one.isdecimal()])
 
-    def dotted(self, text: str) -> str:
+    def read_dotted(self, text: str) -> str:
         """The parts of a version or an address."""
-        return self.point.join([self.digits(part) for part in text.split(".")])
+        return self.point.join([self.read_digits(part) for part in text.split(".")])
 
     def sum(self, text: str) -> str:
         """Numbers and the signs between them."""
@@ -112,12 +112,12 @@ class Numerals:
             [self.cardinal(one) if one[0].isdecimal() else self.signs.get(one, "") for one in parts]
         )
 
-    def verbalizers(self) -> dict[str, Callable[[str], str]]:
+    def list_verbalizers(self) -> dict[str, Callable[[str], str]]:
         """The functions of a row's parts that all languages have."""
         return {
             "number": self.cardinal,
-            "digits": self.digits,
-            "dotted": self.dotted,
+            "digits": self.read_digits,
+            "dotted": self.read_dotted,
             "sum": self.sum,
             "text": lambda words: words.strip(),
         }
@@ -132,7 +132,7 @@ class ReadingRow:
     reading: str
 
 
-def reading_rows(table: Sequence[Sequence[str]]) -> dict[str, list[ReadingRow]]:
+def read_reading_rows(table: Sequence[Sequence[str]]) -> dict[str, list[ReadingRow]]:
     """Rows of a table by their word, in order. A row is a word, what stands before and after it as
     patterns, and the reading.
     """
@@ -143,7 +143,7 @@ def reading_rows(table: Sequence[Sequence[str]]) -> dict[str, list[ReadingRow]]:
     return rows
 
 
-def chosen_reading(rows: Sequence[ReadingRow], before: str, after: str) -> str:
+def choose_reading(rows: Sequence[ReadingRow], before: str, after: str) -> str:
     """The reading of the first row that fits; empty where none does."""
     for row in rows:
         if row.before.search(before) and row.after.match(after):
@@ -151,6 +151,6 @@ def chosen_reading(rows: Sequence[ReadingRow], before: str, after: str) -> str:
     return ""
 
 
-def _filled(pattern: str, slots: Mapping[str, str]) -> str:
+def _fill(pattern: str, slots: Mapping[str, str]) -> str:
     """A pattern with the slots that it names; braces with digits are repeats."""
     return _NAMED.sub(lambda match: f"(?:{slots[match[1]]})", pattern)

@@ -1,14 +1,14 @@
 """The state of a scan of a text: the pieces so far, which the handlers of a language write.
 
-scan = scan_of("5 kg")
+scan = start_scan("5 kg")
 scan.say("cinque chilogrammi", 0, 4)
-normalized(scan.pieces, cleaned)      # g2p/grammar/tokens.py
+build_normalized(scan.pieces, cleaned)      # g2p/grammar/tokens.py
 """
 
 from dataclasses import dataclass
 
 from kokoro_g2p.grammar.interpreter import Signs
-from kokoro_g2p.grammar.tokens import Spoken
+from kokoro_g2p.grammar.tokens import SpokenPiece
 
 # what another script leaves to the English reader: words, and addresses
 LATIN_RUN = r"[A-Za-zÀ-ÖØ-öø-ÿ]+(?:['’.&+-](?=[A-Za-zÀ-ÿ])[A-Za-zÀ-ÖØ-öø-ÿ]+)*"
@@ -18,9 +18,9 @@ ADDRESS = (
 )
 
 
-def scan_of(text: str) -> "Scan":
+def start_scan(text: str) -> "Scan":
     """A scan of a text of which nothing is read yet."""
-    return Scan(text, [], Spoken(-1, -1, ""), Signs())
+    return Scan(text, [], SpokenPiece(-1, -1, ""), Signs())
 
 
 @dataclass
@@ -28,8 +28,8 @@ class Scan:
     """Responsibilities: 1. pieces in order; 2. the left context that a handler may ask for."""
 
     text: str
-    pieces: list[Spoken]
-    last: Spoken  # the last piece that is spoken
+    pieces: list[SpokenPiece]
+    last: SpokenPiece  # the last piece that is spoken
     signs: Signs
 
     def say(self, words: str, start: int, end: int, kind: str = "spoken") -> int:
@@ -38,7 +38,7 @@ class Scan:
         """
         words = words.replace("-", "‑") if kind else words
         if words.strip():
-            self.last = Spoken(start, end, words, kind)
+            self.last = SpokenPiece(start, end, words, kind)
             self.pieces.append(self.last)
         return end
 
@@ -52,8 +52,9 @@ class Scan:
 
     def drop(self, start: int, end: int, category: str) -> None:
         """Mark text[start:end] as not spoken."""
-        self.pieces.append(Spoken(start, end, "", category))
+        self.pieces.append(SpokenPiece(start, end, "", category))
 
+    @property
     def previous(self) -> str:
         """The word or mark before; empty at the start."""
         return self.last.words.replace("‑", " ").split()[-1] if self.last.words else ""

@@ -2,7 +2,7 @@
 markup, addresses and words in Latin letters.
 
     class HindiNormalizer(ScriptNormalizer): ...
-    PIECES = pieces_pattern(rf"(?P<word>[{LETTERS}]+)")
+    PIECES = compile_pieces(rf"(?P<word>[{LETTERS}]+)")
 """
 
 import re
@@ -12,7 +12,7 @@ from kokoro_g2p.languages.scan import ADDRESS, LATIN_RUN, Scan
 from kokoro_g2p.result import PUNCTUATION
 
 
-def pieces_pattern(own: str) -> "re.Pattern[str]":
+def compile_pieces(own: str) -> "re.Pattern[str]":
     """The pattern of the next piece of a text. `own`: what the language reads by itself."""
     return re.compile(
         "|".join(
@@ -35,7 +35,7 @@ def pieces_pattern(own: str) -> "re.Pattern[str]":
 class ScriptNormalizer:
     """Responsibility: a piece that is not of the language's script."""
 
-    def common_piece(self, scan: Scan, match: "re.Match[str]") -> int:
+    def read_common(self, scan: Scan, match: "re.Match[str]") -> int:
         """Say or leave out a piece; answers its end."""
         start, end = match.span()
         if match["override"] is not None:
@@ -44,7 +44,7 @@ class ScriptNormalizer:
             if scan.last.words and scan.last.words not in PUNCTUATION:
                 scan.say(".", start, end)
         elif match["tag"] is not None:
-            bracket = scan.signs.bracket(scan.text, start)
+            bracket = scan.signs.match_bracket(scan.text, start)
             if bracket is not None:
                 scan.pieces.append(bracket)
                 return bracket.end

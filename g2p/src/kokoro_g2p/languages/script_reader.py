@@ -2,7 +2,7 @@
 the English reader.
 
     class ChineseReader(ScriptReader): ...
-    reader.words(sentence)
+    reader.read_sentence(sentence)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kokoro_g2p.overrides import Foreign, Override, ReadsOthers
 from kokoro_g2p.result import PUNCTUATION, US, Source, Token, Word
-from kokoro_g2p.sentence import Sentence, mark_of, override_at
+from kokoro_g2p.sentence import Sentence, find_override, mark_of
 
 OPENING = "(“"
 
@@ -28,34 +28,34 @@ class ScriptReader:
         """Whether a token is a word of the language's script."""
         raise NotImplementedError
 
-    def said(self, tokens: Sequence[Token], place: int) -> str:
+    def read_own(self, tokens: Sequence[Token], place: int) -> str:
         """Phonemes of a token of its own among others."""
         raise NotImplementedError
 
-    def named(self, character: str) -> str:
+    def read_character(self, character: str) -> str:
         """Phonemes of one character or digit alone; empty where it is not the language's."""
         raise NotImplementedError
 
     def prepare(self, words: Iterable[str]) -> None:
         """Nothing is asked in advance: there is no network."""
 
-    def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
+    def read_sentence(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
         """The words of a sentence in order, and how many characters have no sound at all."""
         tokens = sentence.normalized.tokens
         spoken: list[Word] = []
         unsaid = 0
         for place, token in enumerate(tokens):
-            override = override_at(sentence.marked, token)
+            override = find_override(sentence.marked, token)
             phonemes, source = self._read(sentence, place, override)
             if source == "neural":  # of the English reader
-                words = self._latin_words(sentence, token)
+                words = self._read_latin(sentence, token)
                 unsaid += 0 if words else len(token.text)
                 spoken.extend(words)
             elif phonemes:
-                spoken.append(sentence.word(token, phonemes, source, override))
+                spoken.append(sentence.make_word(token, phonemes, source, override))
             elif source != "punctuation":
                 unsaid += 1
-        return tuple(spaced(spoken)), unsaid
+        return tuple(add_spaces(spoken)), unsaid
 
     def _read(
         self, sentence: Sentence, place: int, override: Override | None
@@ -65,48 +65,48 @@ class ScriptReader:
         if token.kind == "punctuation":
             return mark_of(sentence.marked.text, token), "punctuation"
         if token.kind == "override":
-            return self._overridden(override)
+            return self._read_override(override)
         mine = self.user.get(token.text) or self.user.get(token.text.lower())
         if mine is not None:
             return mine, "user"
         if self.is_own(token):
-            return self.said(sentence.normalized.tokens, place), "rule"
+            return self.read_own(sentence.normalized.tokens, place), "rule"
         return "", "neural"
 
-    def _overridden(self, override: Override | None) -> tuple[str, Source]:
+    def _read_override(self, override: Override | None) -> tuple[str, Source]:
         if override is not None and override.say_as:
-            return self._spelled(override.say_as), "spelled"
+            return self._read_spelled(override.say_as), "spelled"
         return override.sound if override is not None else ("", "override")
 
-    def _spelled(self, text: str) -> str:
+    def _read_spelled(self, text: str) -> str:
         """Characters one by one; Latin letters by their English names."""
         names: list[str] = []
         for character in text:
-            name = self.named(character)
+            name = self.read_character(character)
             if name:
                 names.append(name)
             elif character.isalpha():
-                names += [word[2] for word in self._english(f"[{character}](characters)")]
+                names += [word[2] for word in self._read_english(f"[{character}](characters)")]
         return " ".join(names)
 
-    def _english(self, text: str) -> Sequence[Foreign]:
+    def _read_english(self, text: str) -> Sequence[Foreign]:
         words, _ = self.others(US, text) or ((), ())
         return words
 
-    def _latin_words(self, sentence: Sentence, token: Token) -> list[Word]:
+    def _read_latin(self, sentence: Sentence, token: Token) -> list[Word]:
         """The words of a run of Latin letters, at their places where it is as long as the text."""
         is_long = token.end - token.start == len(token.text)
         words = []
-        for start, end, phonemes, _ in self._english(token.text):
+        for start, end, phonemes, _ in self._read_english(token.text):
             part = token
             if is_long:
                 part = replace(token, start=token.start + start, end=token.start + end)
             said = token.text[start:end]
-            words.append(sentence.word(part, phonemes, "rule", None, said=said))
+            words.append(sentence.make_word(part, phonemes, "rule", None, said=said))
         return words
 
 
-def spaced(words: Sequence[Word]) -> list[Word]:
+def add_spaces(words: Sequence[Word]) -> list[Word]:
     """The words with spaces between them, behind a mark, and before one that opens."""
     spaced = []
     for place, word in enumerate(words):

@@ -1,6 +1,6 @@
 """The languages with a script of their own. They leave Latin letters to the English reader.
 
-normalizer, reader = script_stages("zh", {})
+normalizer, reader = load_script_stages("zh", {})
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 SCRIPTS: Mapping[Language, str] = {"zh": "chinese", "hi": "hindi", "ja": "japanese"}
 
 
-def script_stages(
+def load_script_stages(
     language: Language, user: Mapping[str, str]
 ) -> tuple[Callable[..., Normalized], "ScriptReader"]:
     """The normalizer and the reader of a language. `user`: phonemes of the user's own words."""
     # the tables of the others are not read
     module = import_module(f"kokoro_g2p.languages.{SCRIPTS[language]}_reader")
-    return module.stages(user)
+    return module.load_stages(user)

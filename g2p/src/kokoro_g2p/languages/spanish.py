@@ -8,17 +8,17 @@ joined("bˈaka", "la", "")  # "βˈaka"
 import re
 
 from kokoro_g2p.alphabet import PRIMARY, SECONDARY
-from kokoro_g2p.languages.forms import form
-from kokoro_g2p.languages.grammar import grammar_of, read_words
-from kokoro_g2p.word_lists import word_set
+from kokoro_g2p.languages.forms import choose_form
+from kokoro_g2p.languages.grammar import build_grammar, read_words
+from kokoro_g2p.word_lists import parse_set
 
 ES = read_words("spanish")
 FEMININE = re.compile(
     r"(?:as?|ciones|ción|dades|dad|sión|siones|noches?|veces|vez|mujeres|mujer|horas?|libras?)$"
 )
-MASCULINE = word_set("día días mapa mapas problema problemas programa programas sistema sistemas")
-AFTER_UNO = word_set("a al de del y o que es en con por para el la los las se más menos")
-ES_FIRST, ES_FEMININE = word_set(ES["roman_first"]), word_set(ES["feminine"])
+MASCULINE = parse_set("día días mapa mapas problema problemas programa programas sistema sistemas")
+AFTER_UNO = parse_set("a al de del y o que es en con por para el la los las se más menos")
+ES_FIRST, ES_FEMININE = parse_set(ES["roman_first"]), parse_set(ES["feminine"])
 SOFT = {"b": "β", "d": "ð", "ɡ": "ɣ"}
 
 
@@ -84,7 +84,7 @@ def _es_roman(value: int, before: str) -> str:
     )
 
 
-SPANISH = grammar_of(
+SPANISH = build_grammar(
     ES,
     cardinal=_es_cardinal,
     ordinal=spanish_ordinal,
@@ -100,7 +100,7 @@ def joined(reading: str, before: str, after: str) -> str:
     """A word between its neighbours ("" at a pause): b, d, g soft but behind a nasal, n as the next
     sound, final d soft before a vowel.
     """
-    phonemes = form(reading, after)
+    phonemes = choose_form(reading, after)
     first = len(phonemes) - len(phonemes.lstrip(PRIMARY + SECONDARY))
     if before and before[-1] not in "mnŋ" and phonemes[first : first + 1] in SOFT:
         phonemes = phonemes[:first] + SOFT[phonemes[first]] + phonemes[first + 1 :]

@@ -1,7 +1,7 @@
 """Compile one function of g2p to bytes: names become slots or constants, statements and expressions
 stand in the order in which a port reads them.
 
-    lowered(function, pool)     # name, arguments, slots, body
+    compile_function(function, pool)     # name, arguments, slots, body
 
 `pool` gives constants their places (g2p/port/rule_program.py, which says how the file is written).
 A generator becomes the list of what it yields; `try`, `with`, `**` and imports of whole modules are
@@ -64,7 +64,7 @@ class Unsupported(Exception):
     """The code that is compiled has no form in the file."""
 
 
-def number(value: int) -> bytes:
+def encode_number(value: int) -> bytes:
     """Encode a natural number as LEB128."""
     out = bytearray()
     while value > 127:
@@ -73,7 +73,7 @@ def number(value: int) -> bytes:
     return bytes((*out, value))
 
 
-def op(*parts: str | int | bytes) -> bytes:
+def encode(*parts: str | int | bytes) -> bytes:
     """Join parts: bytes as they are, a name of CODES or a small number as one byte."""
     contents = []
     for part in parts:
@@ -82,21 +82,21 @@ def op(*parts: str | int | bytes) -> bytes:
     return b"".join(contents)
 
 
-def signed(value: int) -> bytes:
-    return number(value << 1 if value >= 0 else (-value << 1) - 1)
+def encode_signed(value: int) -> bytes:
+    return encode_number(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def string(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     content = text.encode("utf-8", "surrogatepass")
-    return number(len(content)) + content
+    return encode_number(len(content)) + content
 
 
-def listed(items: Sequence[bytes]) -> bytes:
-    return number(len(items)) + b"".join(items)
+def encode_list(items: Sequence[bytes]) -> bytes:
+    return encode_number(len(items)) + b"".join(items)
 
 
 @functools.cache
-def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
+def parse_functions(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
     """Return the functions of a file by name and first line, that of the first decorator."""
     functions = {}
     for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
@@ -107,14 +107,14 @@ def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
     return functions
 
 
-def lowered(function: types.FunctionType, pool: Any) -> bytes:
+def compile_function(function: types.FunctionType, pool: Any) -> bytes:
     """Return the bytes of a function of a module."""
     code = function.__code__
-    node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
+    node = parse_functions(code.co_filename)[function.__name__, code.co_firstlineno]
     if code.co_freevars:
         raise Unsupported("free variables")
     scope = Scope(pool, function.__globals__, node, None, function.__qualname__)
-    return scope.code(function.__defaults__ or (), function.__kwdefaults__ or {})
+    return scope.compile(function.__defaults__ or (), function.__kwdefaults__ or {})
 
 
 @dataclass
@@ -144,105 +144,108 @@ class Scope:
         # arguments come first, in the order in which a call fills them; then every name that the
         # body assigns, wherever it first does
         rest = [signature.vararg.arg] if signature.vararg else []
-        for name in (*self.plain, *self.only, *rest, *assigned(self.body)):
+        for name in (*self.plain, *self.only, *rest, *list_assigned(self.body)):
             if name not in self.slots:
-                self.slots[name] = self.slot()
+                self.slots[name] = self.add_slot()
 
-    def slot(self) -> int:
+    def add_slot(self) -> int:
         self.count += 1
         return self.count - 1
 
-    def code(self, defaults: tuple[Any, ...], keyword_defaults: dict[str, Any]) -> bytes:
+    def compile(self, defaults: tuple[Any, ...], keyword_defaults: dict[str, Any]) -> bytes:
         """Write name, kinds of arguments, the defaults of the last positional ones and of
         keyword-only ones, slots, whether it yields, body.
         """
-        body = self.op(self.body)
-        head = self.pool.all(self.plain) + self.pool.all(defaults)
+        body = self.encode(self.body)
+        head = self.pool.encode_places(self.plain) + self.pool.encode_places(defaults)
         only = []
         for name in self.only:
-            content = self.pool.at(name)
+            content = self.pool.encode_place(name)
             if name in keyword_defaults:
-                only.append(content + b"\1" + self.pool.at(keyword_defaults[name]))
+                only.append(content + b"\1" + self.pool.encode_place(keyword_defaults[name]))
             else:
                 only.append(content + b"\0")
         has_rest = self.node.args.vararg is not None
-        head += listed(only) + op(has_rest, self.yields)
-        return op(string(self.name), 1, head, number(self.count), body)
+        head += encode_list(only) + encode(has_rest, self.yields)
+        return encode(encode_text(self.name), 1, head, encode_number(self.count), body)
 
-    def op(self, *parts: Any) -> bytes:
-        """Join parts as the function `op` does; expressions, and lists of them or of statements,
-        are compiled first.
+    def encode(self, *parts: Any) -> bytes:
+        """Join parts as the function `encode` does; expressions, and lists of them or of
+        statements, are compiled first.
         """
-        return op(*map(self.lowered, parts))
+        return encode(*map(self.compile_part, parts))
 
-    def lowered(self, part: Any) -> Any:
+    def compile_part(self, part: Any) -> Any:
         if isinstance(part, list):
-            contents = [self.lowered(one) for one in part]
-            return listed([content for content in contents if content])
+            contents = [self.compile_part(one) for one in part]
+            return encode_list([content for content in contents if content])
         if isinstance(part, ast.stmt):
-            return self.statement(part)
-        return self.expression(part) if part is None or isinstance(part, ast.expr) else part
+            return self.compile_statement(part)
+        return self.compile_expression(part) if part is None or isinstance(part, ast.expr) else part
 
-    def fields(self, node: ast.AST) -> bytes:
+    def compile_fields(self, node: ast.AST) -> bytes:
         """Write a node of PLAIN: its code, then its fields."""
         code, *names = PLAIN[type(node)]
-        return self.op(code, *[getattr(node, name) for name in names])
+        return self.encode(code, *[getattr(node, name) for name in names])
 
-    def statement(self, node: ast.stmt) -> bytes:
+    def compile_statement(self, node: ast.stmt) -> bytes:
         match node:
             case ast.Expr(ast.Constant()) | ast.Pass() | ast.Assert() | ast.AnnAssign(value=None):
                 return b""
             case ast.Expr(ast.Yield() | ast.YieldFrom() as inner):
                 self.yields = True
-                return self.fields(inner)
+                return self.compile_fields(inner)
             case ast.Assign(targets, value):
-                return self.op("ASSIGN", value, self.targets(targets))
+                return self.encode("ASSIGN", value, self.compile_targets(targets))
             case ast.AnnAssign(target, _, value):
-                return self.op("ASSIGN", value, self.targets([target]))
+                return self.encode("ASSIGN", value, self.compile_targets([target]))
             case ast.AugAssign(target, operator, value):
                 code = OPERATORS.index(type(operator))
-                return self.op("AUGMENT", code, self.target(target), value)
+                return self.encode("AUGMENT", code, self.compile_target(target), value)
             case ast.For(target, source, body, other):
-                return self.op("FOR", source, self.target(target), body, other)
+                return self.encode("FOR", source, self.compile_target(target), body, other)
             case ast.While(test, body, []):
-                return self.op("WHILE", test, body)
+                return self.encode("WHILE", test, body)
             case ast.Raise(ast.Call(args=[message, *_]), _):
-                return self.op("RAISE", message)
+                return self.encode("RAISE", message)
             case ast.Raise():
-                return self.op("RAISE", None)
+                return self.encode("RAISE", None)
             case ast.ImportFrom(module, names, 0):
                 for one in names:
                     home = __import__(module or "", fromlist=[one.name])
                     self.environment[one.asname or one.name] = getattr(home, one.name)
                 return b""
             case ast.FunctionDef(name):
-                return self.op(
-                    "ASSIGN", "CLOSURE", self.nested(node), self.targets([ast.Name(name)])
+                return self.encode(
+                    "ASSIGN",
+                    "CLOSURE",
+                    self.compile_nested(node),
+                    self.compile_targets([ast.Name(name)]),
                 )
         if type(node) in PLAIN:
-            return self.fields(node)
+            return self.compile_fields(node)
         raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
 
-    def targets(self, nodes: list[ast.expr]) -> bytes:
-        return listed([self.target(node) for node in nodes])
+    def compile_targets(self, nodes: list[ast.expr]) -> bytes:
+        return encode_list([self.compile_target(node) for node in nodes])
 
-    def target(self, node: ast.expr) -> bytes:
+    def compile_target(self, node: ast.expr) -> bytes:
         match node:
             case ast.Name(name):
                 place = self.place(name)
-                assert place is not None  # `assigned` gave it a slot
-                return self.op("LOCAL", number(place[1]))
+                assert place is not None  # `list_assigned` gave it a slot
+                return self.encode("LOCAL", encode_number(place[1]))
             case ast.Attribute(value, name):
-                return self.op("ATTR", value, self.pool.at(name))
+                return self.encode("ATTR", value, self.pool.encode_place(name))
             case ast.Subscript(value, key) if not isinstance(key, ast.Slice):
-                return self.op("INDEX", value, key)
+                return self.encode("INDEX", value, key)
             case ast.Starred(value):
-                return self.op("STARRED", self.target(value))
+                return self.encode("STARRED", self.compile_target(value))
             case ast.Tuple(parts) | ast.List(parts):
-                return self.op("BUILD", self.targets(parts))
+                return self.encode("BUILD", self.compile_targets(parts))
         raise Unsupported(f"{ast.unparse(node)} is assigned")
 
-    def value_of(self, node: ast.expr) -> Any:
+    def find_value(self, node: ast.expr) -> Any:
         """Return the value that a constant, a name or a module's attribute has now; MISSING where
         it is known only when the function runs.
         """
@@ -251,7 +254,7 @@ class Scope:
         if isinstance(node, ast.Name) and self.place(node.id) is None:
             return self.environment.get(node.id, getattr(builtins, node.id, MISSING))
         if isinstance(node, ast.Attribute):
-            owner = self.value_of(node.value)
+            owner = self.find_value(node.value)
             is_foreign_class = isinstance(owner, type) and not owner.__module__.startswith(OWN)
             if isinstance(owner, types.ModuleType) or is_foreign_class:
                 return getattr(owner, node.attr)
@@ -264,14 +267,15 @@ class Scope:
             for slots in (*reversed(scope.inner), scope.slots):
                 if name in slots:
                     return depth, slots[name]
-            depth, scope = depth + 1, scope.parent
+            depth += 1
+            scope = scope.parent
         return None
 
-    def expression(self, node: ast.expr | None) -> bytes:
+    def compile_expression(self, node: ast.expr | None) -> bytes:
         node = node or ast.Constant(None)
-        value = self.value_of(node)
+        value = self.find_value(node)
         if value is not MISSING and not isinstance(value, types.ModuleType):
-            return self.op("CONST", self.pool.at(value))
+            return self.encode("CONST", self.pool.encode_place(value))
         match node:
             case ast.Name(name):
                 place = self.place(name)
@@ -279,44 +283,44 @@ class Scope:
                     raise Unsupported(f"the name {name}")
                 depth, slot = place
                 if depth:
-                    return self.op("OUTER", number(depth), number(slot))
-                return self.op("LOCAL", number(slot))
+                    return self.encode("OUTER", encode_number(depth), encode_number(slot))
+                return self.encode("LOCAL", encode_number(slot))
             case ast.Attribute(value, name):
-                return self.op("ATTR", value, self.pool.attribute(name))
+                return self.encode("ATTR", value, self.pool.encode_attribute(name))
             case ast.Subscript(value, ast.Slice(lower, upper, step)):
-                return self.op("SLICE", value, lower, upper, step)
+                return self.encode("SLICE", value, lower, upper, step)
             case ast.Subscript(value, key):
-                return self.op("INDEX", value, key)
+                return self.encode("INDEX", value, key)
             case ast.Call():
-                return self.call(node)
+                return self.compile_call(node)
             case ast.BinOp(left, operator, right):
-                return self.op("BINARY", OPERATORS.index(type(operator)), left, right)
+                return self.encode("BINARY", OPERATORS.index(type(operator)), left, right)
             case ast.Compare(left, operators, others):
                 pairs = [
-                    self.op(COMPARISONS.index(type(operator)), other)
+                    self.encode(COMPARISONS.index(type(operator)), other)
                     for operator, other in zip(operators, others, strict=True)
                 ]
-                return self.op("COMPARE", left, listed(pairs))
+                return self.encode("COMPARE", left, encode_list(pairs))
             case ast.BoolOp(operator, values) | ast.UnaryOp(operator, values):
-                return self.op(LOGIC[type(operator)], values)
+                return self.encode(LOGIC[type(operator)], values)
             case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
-                return self.op("BUILD", BUILDS[type(node)], parts)
+                return self.encode("BUILD", BUILDS[type(node)], parts)
             case ast.Dict(keys, values):
                 # a dictionary that is unpacked has no key
-                first = [self.op("STARRED" if key is None else key) for key in keys]
-                pairs = [self.op(*pair) for pair in zip(first, values, strict=True)]
-                return self.op("BUILD_DICT", listed(pairs))
+                first = [self.encode("STARRED" if key is None else key) for key in keys]
+                pairs = [self.encode(*pair) for pair in zip(first, values, strict=True)]
+                return self.encode("BUILD_DICT", encode_list(pairs))
             case ast.JoinedStr(parts):
-                return self.op("JOIN", listed([self.part(one) for one in parts]))
+                return self.encode("JOIN", encode_list([self.compile_format(one) for one in parts]))
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
-                return self.comprehension(node, COMPREHENSIONS[type(node)])
+                return self.compile_comprehension(node, COMPREHENSIONS[type(node)])
             case ast.Lambda():
-                return self.op("CLOSURE", self.nested(node))
+                return self.encode("CLOSURE", self.compile_nested(node))
         if type(node) in PLAIN:
-            return self.fields(node)
+            return self.compile_fields(node)
         raise Unsupported(f"{ast.unparse(node)} in line {node.lineno}")
 
-    def part(self, node: ast.expr) -> bytes:
+    def compile_format(self, node: ast.expr) -> bytes:
         """A part of an f-string: an expression and its format."""
         form = ""
         if isinstance(node, ast.FormattedValue):
@@ -325,58 +329,61 @@ class Scope:
             if node.conversion == ord("r"):
                 form = "r"
             node = node.value
-        return self.expression(node) + string(form)
+        return self.compile_expression(node) + encode_text(form)
 
-    def nested(self, node: Any) -> bytes:
+    def compile_nested(self, node: Any) -> bytes:
         if node.args.defaults or node.args.kwonlyargs:
             raise Unsupported("defaults of a nested function")
         name = f"{self.name}.{getattr(node, 'name', 'lambda')}"
-        return Scope(self.pool, self.environment, node, self, name).code((), {})
+        return Scope(self.pool, self.environment, node, self, name).compile((), {})
 
-    def comprehension(self, node: Any, kind: int, default: ast.expr | None = None) -> bytes:
+    def compile_comprehension(self, node: Any, kind: int, default: ast.expr | None = None) -> bytes:
         """Kind, sources with their targets and conditions, what each gives."""
         sources = []
         for one in node.generators:
-            source = self.expression(one.iter)
+            source = self.compile_expression(one.iter)
             # the names of the target have slots while the comprehension is lowered
             names = [part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)]
-            self.inner.append({name: self.slot() for name in names})
-            sources.append(self.op(source, self.target(one.target), one.ifs))
+            self.inner.append({name: self.add_slot() for name in names})
+            sources.append(self.encode(source, self.compile_target(one.target), one.ifs))
         if isinstance(node, ast.DictComp):
-            element = self.op(node.key, node.value)
+            element = self.encode(node.key, node.value)
         else:
-            element = self.expression(node.elt)
+            element = self.compile_expression(node.elt)
         del self.inner[len(self.inner) - len(sources) :]
-        preset = self.expression(default) if kind == STOPS["next"] else b""
-        return self.op("COMPREHENSION", kind, listed(sources), element, preset)
+        preset = self.compile_expression(default) if kind == STOPS["next"] else b""
+        return self.encode("COMPREHENSION", kind, encode_list(sources), element, preset)
 
-    def call(self, node: ast.Call) -> bytes:
+    def compile_call(self, node: ast.Call) -> bytes:
         function, arguments = node.func, node.args
-        name, callee = getattr(function, "id", ""), self.value_of(function)
+        name = getattr(function, "id", "")
+        callee = self.find_value(function)
         if name in STOPS and arguments and isinstance(arguments[0], ast.GeneratorExp):
             default = arguments[1] if len(arguments) > 1 else None
-            return self.comprehension(arguments[0], STOPS[name], default)
+            return self.compile_comprehension(arguments[0], STOPS[name], default)
         method = getattr(function, "attr", "")
         if getattr(callee, "__module__", "") == "re" and hasattr(re.Pattern, method):
             # a pattern is compiled here, once, and stands in the file as a constant
             source = compile(ast.Expression(arguments[0]), "<pattern>", "eval")
             fixed: Any = re.compile(eval(source, self.environment))
             function = ast.Attribute(ast.Constant(fixed), method)
-            return self.call(ast.Call(function, arguments[1:], node.keywords))
+            return self.compile_call(ast.Call(function, arguments[1:], node.keywords))
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
-        keywords = listed([self.op(self.pool.at(one.arg), one.value) for one in node.keywords])
+        keywords = encode_list(
+            [self.encode(self.pool.encode_place(one.arg), one.value) for one in node.keywords]
+        )
         if isinstance(function, ast.Attribute) and callee is MISSING:
-            name = self.pool.attribute(function.attr)
-            return self.op("METHOD", function.value, name, arguments, keywords)
-        return self.op("CALL", function, arguments, keywords)
+            name = self.pool.encode_attribute(function.attr)
+            return self.encode("METHOD", function.value, name, arguments, keywords)
+        return self.encode("CALL", function, arguments, keywords)
 
 
-def assigned(body: list[ast.stmt]) -> list[str]:
+def list_assigned(body: list[ast.stmt]) -> list[str]:
     """Return the names that statements assign, but not in comprehensions or inner functions."""
     names: dict[str, None] = {}
 
-    def look(node: ast.AST) -> None:
+    def visit(node: ast.AST) -> None:
         if isinstance(node, ast.FunctionDef):
             names[node.name] = None
         elif isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
@@ -385,8 +392,8 @@ def assigned(body: list[ast.stmt]) -> list[str]:
             names[node.id] = None
         else:
             for one in ast.iter_child_nodes(node):
-                look(one)
+                visit(one)
 
     for statement in body:
-        look(statement)
+        visit(statement)
     return list(names)

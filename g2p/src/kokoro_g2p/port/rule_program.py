@@ -26,12 +26,12 @@ from kokoro_g2p.errors import InputError
 from kokoro_g2p.port.rule_code import (
     OWN,
     Unsupported,
-    listed,
-    lowered,
-    number,
-    op,
-    signed,
-    string,
+    compile_function,
+    encode,
+    encode_list,
+    encode_number,
+    encode_signed,
+    encode_text,
 )
 
 FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
@@ -60,7 +60,8 @@ class Pool:
     """
 
     def __init__(self, natives: dict[int, str]) -> None:
-        self.natives, self.alive = natives, []  # type: tuple[dict[int, str], list[Any]]
+        self.natives = natives
+        self.alive: list[Any] = []
         self.places: dict[Any, int] = {}
         self.content: list[bytes] = []
         self.classes: dict[type, set[str]] = {}
@@ -83,48 +84,62 @@ class Pool:
             self.places[key] = len(self.content)
             self.content.append(b"")
             self.alive.append(value)  # its id stays its own
-            self.content[self.places[key]] = self.encoded(value, self.places[key])
+            self.content[self.places[key]] = self.encode_value(value, self.places[key])
         return self.places[key]
 
-    def at(self, value: Any) -> bytes:
-        return number(self.place(value))
+    def encode_place(self, value: Any) -> bytes:
+        return encode_number(self.place(value))
 
-    def all(self, values: Iterable[Any]) -> bytes:
-        return listed([self.at(value) for value in values])
+    def encode_places(self, values: Iterable[Any]) -> bytes:
+        return encode_list([self.encode_place(value) for value in values])
 
-    def encoded(self, value: Any, place: int) -> bytes:
+    def encode_value(self, value: Any, place: int) -> bytes:
         if isinstance(value, functools._lru_cache_wrapper):
-            return op("REMEMBERS", self.at(value.__wrapped__))
+            return encode("REMEMBERS", self.encode_place(value.__wrapped__))
         if id(value) in self.natives:
-            return op("NATIVE", string(self.natives[id(value)]))
+            return encode("NATIVE", encode_text(self.natives[id(value)]))
         match value:
             case None | True | False:
-                return op((None, True, False).index(value))
+                return encode((None, True, False).index(value))
             case int():
-                return op("INT", signed(int(value)))
+                return encode("INT", encode_signed(int(value)))
             case float():
-                return op("FLOAT", struct.pack("<d", value))
+                return encode("FLOAT", struct.pack("<d", value))
             case str():
-                return op("TEXT", string(value))
+                return encode("TEXT", encode_text(value))
             case dict():
-                pairs = [self.at(key) + self.at(one) for key, one in value.items()]
-                return op("DICT", listed(pairs))
+                pairs = [
+                    self.encode_place(key) + self.encode_place(one) for key, one in value.items()
+                ]
+                return encode("DICT", encode_list(pairs))
             case tuple() | range():
-                return op("TUPLE", self.all(value))
+                return encode("TUPLE", self.encode_places(value))
             case list():
-                return op("LIST", self.all(value))
+                return encode("LIST", self.encode_places(value))
             case set() | frozenset():
-                return op("SET", self.all(sorted(value, key=in_order)))
+                return encode("SET", self.encode_places(sorted(value, key=make_sort_key)))
             case re.Pattern():
-                return op("PATTERN", pattern(value, self))
+                return encode("PATTERN", encode_pattern(value, self))
             case types.MethodType():
-                return op("BOUND", self.at(value.__self__), self.attribute(value.__name__))
+                return encode(
+                    "BOUND",
+                    self.encode_place(value.__self__),
+                    self.encode_attribute(value.__name__),
+                )
             case functools.partial():
-                keywords = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
-                return op("PARTIAL", self.at(value.func), self.all(value.args), listed(keywords))
+                keywords = [
+                    self.encode_place(name) + self.encode_place(one)
+                    for name, one in value.keywords.items()
+                ]
+                return encode(
+                    "PARTIAL",
+                    self.encode_place(value.func),
+                    self.encode_places(value.args),
+                    encode_list(keywords),
+                )
         if isinstance(value, types.FunctionType) and value.__module__.startswith(OWN):
             try:
-                return op("FUNCTION", lowered(value, self))
+                return encode("FUNCTION", compile_function(value, self))
             except (Unsupported, OSError, LookupError, ValueError) as problem:
                 raise Unsupported(f"{value.__qualname__}: {problem}") from None
         if isinstance(value, type) and value.__module__.startswith(OWN):
@@ -134,35 +149,35 @@ class Pool:
             owner = getattr(value, "__objclass__", None)
             home = owner.__name__ if owner else value.__module__
             name = "" if home in ("builtins", "re", None) else f"{home}."
-            return op("BUILTIN", string(name + value.__name__))
+            return encode("BUILTIN", encode_text(name + value.__name__))
         if type(value).__module__.startswith(OWN):
             self.place_of(type(value), id(type(value)))
             self.objects[place] = value, {}
             return b""  # written with the classes
         raise Unsupported(f"a {type(value).__name__}")
 
-    def shared(self, content: bytes) -> int:
+    def place_part(self, content: bytes) -> int:
         """Return the place of a part that patterns share."""
         if content not in self.places:
             self.places[content] = len(self.content)
             self.content.append(content)
         return self.places[content]
 
-    def ranges(self, borders: tuple[int, ...]) -> int:
+    def place_ranges(self, borders: tuple[int, ...]) -> int:
         """Return the place of a set of characters: the steps between its borders, and the place of
         the borders beyond Latin, which most sets share.
         """
         split = sum(border < BEYOND_LATIN for border in borders)
         is_shared = 0 < split < len(borders) - MANY
-        tail = self.ranges(borders[split:]) + 1 if is_shared else 0
+        tail = self.place_ranges(borders[split:]) + 1 if is_shared else 0
         head = borders[:split] if tail else borders
-        steps = [number(after - before) for before, after in pairwise((0, *head))]
-        return self.shared(listed(steps) + number(tail))
+        steps = [encode_number(after - before) for before, after in pairwise((0, *head))]
+        return self.place_part(encode_list(steps) + encode_number(tail))
 
-    def attribute(self, name: str) -> bytes:
+    def encode_attribute(self, name: str) -> bytes:
         """Return the place of the name of an attribute that the code reads."""
         self.names.add(name)
-        return self.at(name)
+        return self.encode_place(name)
 
     def write_classes(self) -> None:
         """Write the methods and attributes whose names the code reads, until none is new; then
@@ -175,29 +190,31 @@ class Pool:
                 skipped = set() if owner in self.constructed else {"__init__"}
                 for name in sorted(self.names - written - skipped):
                     written.add(name)
-                    self.described(owner, {name})
+                    self.describe_class(owner, {name})
             for value, attributes in list(self.objects.values()):
                 for name in sorted(self.names - attributes.keys()):
                     is_cached = isinstance(vars(type(value)).get(name), functools.cached_property)
                     if is_cached or name in vars(value):
-                        attributes[name] = self.at(name) + self.at(getattr(value, name))
+                        attributes[name] = self.encode_place(name) + self.encode_place(
+                            getattr(value, name)
+                        )
         for owner, written in self.classes.items():
-            self.content[self.places[id(owner)]] = self.described(owner, written)
+            self.content[self.places[id(owner)]] = self.describe_class(owner, written)
         for place, (value, attributes) in self.objects.items():
-            head = op("OBJECT", number(self.places[id(type(value))]))
-            self.content[place] = head + listed([*attributes.values()])
+            head = encode("OBJECT", encode_number(self.places[id(type(value))]))
+            self.content[place] = head + encode_list([*attributes.values()])
 
-    def described(self, owner: type, names: set[str]) -> bytes:
+    def describe_class(self, owner: type, names: set[str]) -> bytes:
         """Return a class: name, fields with their defaults, attributes."""
         members = []
         for field in fields(owner) if is_dataclass(owner) else ():
             factory = FACTORIES.get(field.default_factory, 0)
             has_default = field.default is not MISSING
             members.append(
-                op(
-                    self.at(field.name),
+                encode(
+                    self.encode_place(field.name),
                     1 if has_default else factory,
-                    self.at(field.default) if has_default else b"",
+                    self.encode_place(field.default) if has_default else b"",
                 )
             )
         attributes = []
@@ -207,80 +224,97 @@ class Pool:
             kinds = enumerate((types.FunctionType, property, classmethod, staticmethod, str))
             kind = next((code for code, kind in kinds if isinstance(attribute, kind)), None)
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
-                attributes.append(op(self.at(name), kind, self.at(function_of(attribute))))
-        return op(
+                attributes.append(
+                    encode(
+                        self.encode_place(name), kind, self.encode_place(get_function(attribute))
+                    )
+                )
+        return encode(
             "CLASS",
-            string(owner.__name__),
+            encode_text(owner.__name__),
             is_dataclass(owner),
-            listed(members),
-            listed(attributes),
+            encode_list(members),
+            encode_list(attributes),
         )
 
 
-def in_order(item: Any) -> str:
+def make_sort_key(item: Any) -> str:
     """Return a key that is the same in every process, where the order of an inner set is not."""
     return repr(sorted(item) if isinstance(item, frozenset) else item)
 
 
-def function_of(attribute: Any) -> Any:
+def get_function(attribute: Any) -> Any:
     if isinstance(attribute, property):
         return attribute.fget
     return getattr(attribute, "__func__", attribute)
 
 
-def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
+def encode_pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
     """Return a pattern: an empty source, which no rule reads, groups with their names, the tree."""
     parsed = _parser.parse(value.pattern, value.flags)
-    names = [string(name) + number(group) for name, group in value.groupindex.items()]
-    return string("") + number(value.groups) + listed(names) + sequence(parsed, value.flags, pool)
+    names = [encode_text(name) + encode_number(group) for name, group in value.groupindex.items()]
+    return (
+        encode_text("")
+        + encode_number(value.groups)
+        + encode_list(names)
+        + encode_sequence(parsed, value.flags, pool)
+    )
 
 
-def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
+def encode_sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
     """Return nodes one after the other, or where they are long the place of their one copy: rows of
     the grammar name the same slots.
     """
-    content = listed(
-        [regular(operation, value, parsed.state, flags, pool) for operation, value in parsed]
+    content = encode_list(
+        [encode_node(operation, value, parsed.state, flags, pool) for operation, value in parsed]
     )
     is_long = len(content) > SHORT_BYTES
-    return listed([op("R_SHARED", number(pool.shared(content)))]) if is_long else content
+    return (
+        encode_list([encode("R_SHARED", encode_number(pool.place_part(content)))])
+        if is_long
+        else content
+    )
 
 
-def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
+def encode_node(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
     """Return one node of a pattern's tree."""
     match str(operation), argument:
         case "LITERAL", _ if not flags & re.IGNORECASE:
-            return op("R_LITERAL", number(argument))
+            return encode("R_LITERAL", encode_number(argument))
         case ("LITERAL" | "NOT_LITERAL" | "IN" | "ANY") as name, _:
             one = tuple(argument) if name == "IN" else argument
-            borders = characters(operation, one, state.flags & ALPHABET, flags & BREADTH)
-            return op("R_SET", number(pool.ranges(borders)))
+            borders = find_ranges(operation, one, state.flags & ALPHABET, flags & BREADTH)
+            return encode("R_SET", encode_number(pool.place_ranges(borders)))
         case "AT", _:
             ends = (_constants.AT_BEGINNING, _constants.AT_END)
             line = "_LINE" if flags & re.MULTILINE and argument in ends else ""
-            word = pool.ranges(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
-            return op("R_AT", ATS.index(f"{argument}{line}"), number(word))
+            word = pool.place_ranges(find_ranges(_constants.IN, WORD, state.flags & ALPHABET, 0))
+            return encode("R_AT", ATS.index(f"{argument}{line}"), encode_number(word))
         case "BRANCH", (_, branches):
-            return op("R_BRANCH", listed([sequence(one, flags, pool) for one in branches]))
+            return encode(
+                "R_BRANCH", encode_list([encode_sequence(one, flags, pool) for one in branches])
+            )
         case "SUBPATTERN", (group, added, removed, inner):
-            content = sequence(inner, (flags | added) & ~removed, pool)
-            return op("R_GROUP", number(group or 0), content)
+            content = encode_sequence(inner, (flags | added) & ~removed, pool)
+            return encode("R_GROUP", encode_number(group or 0), content)
         case name, (least, most, inner) if name in REPEATS:
             # 0: as often as there is
             limit = 0 if most is _constants.MAXREPEAT else most + 1
-            content = sequence(inner, flags, pool)
-            return op(REPEATS[name], number(least), number(limit), content)
+            content = encode_sequence(inner, flags, pool)
+            return encode(REPEATS[name], encode_number(least), encode_number(limit), content)
         case ("ASSERT" | "ASSERT_NOT") as name, (direction, inner):
             kind = "R_AHEAD" if direction > 0 else "R_BEHIND"
             width = inner.getwidth()[0] if direction < 0 else 0
-            return op(kind, name == "ASSERT", number(width), sequence(inner, flags, pool))
+            return encode(
+                kind, name == "ASSERT", encode_number(width), encode_sequence(inner, flags, pool)
+            )
         case "GROUPREF", _:
-            return op("R_BACK", number(argument))
+            return encode("R_BACK", encode_number(argument))
     raise Unsupported(f"{operation} in a pattern")
 
 
 @functools.cache
-def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tuple[int, ...]:
+def find_ranges(operation: Any, argument: Any, alphabet: int, flags: int) -> tuple[int, ...]:
     """Return the first and last character of each range that a node of one character matches.
     argument: a set as a tuple. alphabet: flags of its pattern.
     """
@@ -305,7 +339,7 @@ def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> N
         pool.write_classes()
     except Unsupported as problem:
         raise InputError(f"the rules cannot be written: {problem}") from None
-    lengths = b"".join(number(len(content)) for content in pool.content)
-    head = listed([string(name) + number(place) for name, place in places.items()])
+    lengths = b"".join(encode_number(len(content)) for content in pool.content)
+    head = encode_list([encode_text(name) + encode_number(place) for name, place in places.items()])
     count = struct.pack("<II", FORMAT, len(pool.content))
     path.write_bytes(MAGIC + count + lengths + head + b"".join(pool.content))

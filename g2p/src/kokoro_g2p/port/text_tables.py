@@ -20,23 +20,23 @@ from typing import Any
 import numpy as np
 
 from kokoro_g2p import alphabet
-from kokoro_g2p.bundled import DATA, text
+from kokoro_g2p.bundled import DATA, read_data_text
 from kokoro_g2p.files import json_text
 from kokoro_g2p.heteronyms import Heteronyms
 from kokoro_g2p.languages.reader import LanguageReader
 from kokoro_g2p.languages.script_reader import ScriptReader
 from kokoro_g2p.languages.scripts import SCRIPTS
 from kokoro_g2p.lexicon import Lexicon
-from kokoro_g2p.neural import WEIGHTS_OF, alphabet_of, confidence_of, load_arrays
+from kokoro_g2p.neural import WEIGHTS_OF, load_arrays, read_alphabet, read_confidence
 from kokoro_g2p.part_of_speech import Tagger
-from kokoro_g2p.pauses import ends_paragraph, opening_of
+from kokoro_g2p.pauses import find_opening, is_paragraph_end
 from kokoro_g2p.phonemizer import G2P
 from kokoro_g2p.port.rule_program import write_rules
-from kokoro_g2p.port.word_table import packed_words
+from kokoro_g2p.port.word_table import pack_words
 from kokoro_g2p.result import GB, US, Dialect, Guess, Language
-from kokoro_g2p.splitting import _whole_sentences
-from kokoro_g2p.ssml import voice_of
-from kokoro_g2p.text import chunks, parts_of
+from kokoro_g2p.splitting import _find_whole_sentences
+from kokoro_g2p.ssml import find_voice
+from kokoro_g2p.text import chunks, cut_parts
 
 FORMAT, BORDER = 4, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
@@ -50,18 +50,18 @@ STEP = 997  # every 997th word of the lists is spoken as a check
 
 
 @cache
-def port_texts(kind: str) -> tuple[str, ...]:
+def read_port_texts(kind: str) -> tuple[str, ...]:
     """Return texts by which a port checks itself: words that no list has (`word`), `text`,
     `markup`.
     """
     return tuple(
         line.partition("\t")[2].replace("⏎", "\n")
-        for line in text(DATA / "port_texts.tsv").split("\n")
+        for line in read_data_text(DATA / "port_texts.tsv").split("\n")
         if line.startswith(kind)
     )
 
 
-MARKED = port_texts("markup")
+MARKED = read_port_texts("markup")
 
 
 def write_text_tables(
@@ -76,27 +76,27 @@ def write_text_tables(
     """
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language, without=without if language in (US, GB) else ())
-    write_rules(folder / f"{language}.rules", *rule_roots(g2p))
+    write_rules(folder / f"{language}.rules", *list_rule_roots(g2p))
     g2p.others.held = others
     # prose for every language, words where there are lists
-    texts = [*port_texts("text")]
+    texts = [*read_port_texts("text")]
     if language not in SCRIPTS:  # which have no network
         _write_arrays(folder, language)
-    (folder / f"{language}.words").write_bytes(words_file(language))
+    (folder / f"{language}.words").write_bytes(pack_language(language))
     if language in (US, GB):
-        texts += words_to_check(language)
+        texts += list_words_to_check(language)
     rows = (
-        f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n"
+        f"{text}\t{' '.join(chunk['phonemes'] for chunk in read_chunks(g2p, text))}\n"
         for text in texts
     )
     (folder / f"{language}.texts.tsv").write_text("".join(rows), encoding="utf-8")
-    spoken = [{"text": text, "chunks": spoken_chunks(g2p, text)} for text in MARKED]
+    spoken = [{"text": text, "chunks": read_chunks(g2p, text)} for text in MARKED]
     (folder / f"{language}.chunks.json").write_text(
         json_text({"format": FORMAT, "texts": spoken}), encoding="utf-8"
     )
 
 
-def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
+def read_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
     """Return the chunks that `kokoro-ane speak` makes of a text: phonemes, pace, the silence and
     voice that the text asks for, and what they open.
     """
@@ -144,13 +144,15 @@ def _write_arrays(folder: Path, dialect: Language) -> None:
     if dialect in (US, GB):
         # features are sorted, so that a port can use binary search
         chooser = Heteronyms.load()
-        tagger, scale = chooser.tagger, chooser.tagger.scale
+        tagger = chooser.tagger
+        scale = chooser.tagger.scale
         arrays["heteronyms.weights"] = np.asarray(chooser.weights)[:, None]
         features = np.fromiter(tagger.rows, np.uint32)
         order = np.argsort(features)
         arrays["tagger.features"] = features[order]
         arrays["tagger.weights"] = tagger.weights[order]
-    places, content = {}, b""
+    places = {}
+    content = b""
     for name, array in arrays.items():
         content += b"\0" * (-len(content) % BORDER)
         places[name] = {
@@ -160,8 +162,8 @@ def _write_arrays(folder: Path, dialect: Language) -> None:
         }
         content += np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
     (folder / f"{dialect}.bin").write_bytes(content)
-    sounds = alphabet_of(weights, dialect)
-    slope, shift = confidence_of(weights)
+    sounds = read_alphabet(weights, dialect)
+    slope, shift = read_confidence(weights)
     description = {
         "format": FORMAT,
         "dialect": dialect,
@@ -179,19 +181,19 @@ def _write_arrays(folder: Path, dialect: Language) -> None:
     (folder / f"{dialect}.json").write_text(json_text(description), encoding="utf-8")
 
 
-def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
+def list_rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
     """Return the entry points of the rules by name; and by id the names of what a port holds
     natively: word lists, network, the tagger's tables.
     """
     reader: Any = g2p._reader
     roots = {
-        "cut": _whole_sentences,
-        "sentence": g2p._sentence,
+        "cut": _find_whole_sentences,
+        "sentence": g2p._prepare_sentence,
         "read": g2p._read,
-        "parts": parts_of,
-        "paragraph": ends_paragraph,
-        "opening": opening_of,
-        "voice": voice_of,
+        "parts": cut_parts,
+        "paragraph": is_paragraph_end,
+        "opening": find_opening,
+        "voice": find_voice,
         "guess": Guess,
     }
     natives = {id(g2p.others): "others"}
@@ -215,28 +217,30 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
         id(chooser.weights): "heteronyms",
         id(tagger.rows): "rows",
         id(tagger.weights): "weights",
-        id(Tagger.scores): "scores",
+        id(Tagger.compute_scores): "scores",
         id(tagger.classes.stored): "list.classes",
     }
 
 
 @cache
-def words_file(language: Language) -> bytes:
+def pack_language(language: Language) -> bytes:
     """Return the packed words of a language. Cached: packing takes twenty seconds."""
     if language in (US, GB):
-        return packed_words(word_rows(language))
+        return pack_words(list_word_rows(language))
     # `l`: the language's own list
     reader: Any = G2P.load(language)._reader
     listed: Mapping[str, str] = reader.listed
-    return packed_words([(word, f"l={listed[word]}") for word in sorted(listed)])
+    return pack_words([(word, f"l={listed[word]}") for word in sorted(listed)])
 
 
-def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
+def list_word_rows(dialect: Dialect) -> list[tuple[str, str]]:
     """Return the sorted words with their entry in each list: `g=phonemes`, or `g:TAG=phonemes`, or
     `g:TAG` for letter by letter; and `t=` with the class of the word.
     """
-    whole, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
-    lexicon = whole.without(whole.derived())
+    whole = Lexicon.load(dialect)
+    classes = Tagger.load().classes.stored
+    rows = []
+    lexicon = whole.without(whole.find_derived())
     for word in sorted({*lexicon.words, *classes}):
         columns = []
         for entries, name, _ in lexicon._all:
@@ -252,12 +256,13 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
     return rows
 
 
-def words_to_check(dialect: Dialect) -> list[str]:
+def list_words_to_check(dialect: Dialect) -> list[str]:
     """Return listed words, each also capitalized, in capitals and with endings, and words that no
     list has. A plural or past form that a bundle leaves out gets no second ending.
     """
-    forms, lexicon = {*port_texts("word")}, Lexicon.load(dialect)
-    derived = lexicon.derived()
+    forms = {*read_port_texts("word")}
+    lexicon = Lexicon.load(dialect)
+    derived = lexicon.find_derived()
     for word in sorted(lexicon.words)[::STEP]:
         if word.isascii() and word.isalpha():
             forms |= {word, word.capitalize(), word.upper(), f"un{word}", f"{word}'s"}

@@ -1,8 +1,8 @@
 """Pack words and their list entries into one compact file that a port maps into memory:
 text/us.words of a bundle.
 
-    content = packed_words([("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # sorted by code points
-    dict(rows_of(content))["lead"]                                    # "g:DEFAULT=lˈid\tt=nv"
+    content = pack_words([("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # sorted by code points
+    dict(read_rows(content))["lead"]                                    # "g:DEFAULT=lˈid\tt=nv"
 
 File: "KWRD", format, rows a block, count of rows, the offset of each block and of the end, three
 tables of codes: of shares, of words, of entries. Numbers are uint32, little-endian. A table: its
@@ -33,18 +33,19 @@ END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
 
 
 @dataclass(frozen=True)
-class Table:
+class HuffmanCode:
     """A canonical code: its texts, the shortest code first, and the bits of each as text."""
 
     texts: Sequence[str]
     bits: Sequence[str]
 
     @classmethod
-    def from_lengths(cls, texts: Sequence[str], lengths: Sequence[int]) -> "Table":
+    def from_lengths(cls, texts: Sequence[str], lengths: Sequence[int]) -> "HuffmanCode":
         """Assign codes of these sorted lengths: each is its predecessor plus one, extended by
         zeros.
         """
-        bits, code = [], -1
+        bits = []
+        code = -1
         for before, length in pairwise((0, *lengths)):
             code = (code + 1) << (length - before)
             bits.append(f"{code:0{length}b}")
@@ -58,27 +59,27 @@ class Table:
         content = struct.pack(f"<{LONGEST}I", *counts) + "\0".join(self.texts).encode()
         return struct.pack("<I", len(content)) + content
 
-    def text(self, bits: str, place: int) -> tuple[str, int]:
+    def decode_text(self, bits: str, place: int) -> tuple[str, int]:
         """Return the text of the code that begins at `place`, and the place of the next code."""
         code = bisect_right(self.bits, bits[place : place + LONGEST]) - 1
         return self.texts[code], place + len(self.bits[code])
 
-    def until(self, end: str, bits: str, place: int) -> tuple[str, int]:
+    def decode_until(self, end: str, bits: str, place: int) -> tuple[str, int]:
         """Return the joined texts from `place` to the first that ends in `end`, without `end`, and
         the place of the next code.
         """
         joined = ""
         while not joined.endswith(end):
-            text, place = self.text(bits, place)
+            text, place = self.decode_text(bits, place)
             joined += text
         return joined[:-1], place
 
 
-def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
+def pack_words(rows: Sequence[tuple[str, str]]) -> bytes:
     """Return the file of these rows. Raises RuntimeError where reading it does not return them."""
-    shares, *texts = zip(*_parted(rows), strict=True)
-    columns = [([*map(str, range(256))], [[share] for share in shares]), *map(_coded, texts)]
-    tables = [_table(texts, parts) for texts, parts in columns]
+    shares, *texts = zip(*_split_rows(rows), strict=True)
+    columns = [([*map(str, range(256))], [[share] for share in shares]), *map(_encode_texts, texts)]
+    tables = [_build_table(texts, parts) for texts, parts in columns]
     # a block is found by binary search, then read from its start
     blocks = []
     for start in range(0, len(rows), BLOCK_ROWS):
@@ -100,17 +101,20 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
         + b"".join([*contents, *blocks])
     )
     # read back at once, as a port reads it
-    if list(rows_of(content)) != list(rows):
+    if list(read_rows(content)) != list(rows):
         raise RuntimeError("packed words are not the words that were given")
     return content
 
 
-def _table(texts: Sequence[str], parts: Sequence[Sequence[int]]) -> tuple[Table, dict[int, str]]:
+def _build_table(
+    texts: Sequence[str], parts: Sequence[Sequence[int]]
+) -> tuple[HuffmanCode, dict[int, str]]:
     """Return Huffman's code (1952) of the numbers in `parts` as a table, and the bits of each
     number.
     """
     counts = Counter(chain.from_iterable(parts))
-    codes, lengths = sorted(counts), dict.fromkeys(counts, 0)
+    codes = sorted(counts)
+    lengths = dict.fromkeys(counts, 0)
     # the two rarest groups become one, and every code in it a bit longer
     groups = [(counts[code], code, [code]) for code in codes]
     heapq.heapify(groups)
@@ -121,13 +125,13 @@ def _table(texts: Sequence[str], parts: Sequence[Sequence[int]]) -> tuple[Table,
             lengths[code] += 1
         heapq.heappush(groups, (one[0] + other[0], one[1], members))
     codes.sort(key=lambda code: (lengths[code], code))
-    table = Table.from_lengths(
+    table = HuffmanCode.from_lengths(
         [texts[code] for code in codes], [lengths[code] or 1 for code in codes]
     )
     return table, dict(zip(codes, table.bits, strict=True))
 
 
-def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
+def _split_rows(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
     """Return of each row the share, the rest of the word, and the rest of the entry."""
     for place, (before, row) in enumerate(pairwise([("", ""), *rows])):
         word, entry = row
@@ -140,32 +144,35 @@ def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
         yield 16 * word_shared + entry_shared, word[word_shared:] + END_OF_WORD, rest + END_OF_ROW
 
 
-def _coded(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
+def _encode_texts(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     """Return the text of each code, and every text as codes. By byte-pair encoding: the most
     frequent pair of a sample becomes a code until CODES are used.
     """
-    symbols, end = sorted({*"".join(texts)}), texts[0][-1]
+    symbols = sorted({*"".join(texts)})
+    end = texts[0][-1]
     codes = list(symbols)
     characters = [ord(symbol) for symbol in symbols]
 
-    def coded(some: Sequence[str]) -> np.ndarray:
+    def encode(some: Sequence[str]) -> np.ndarray:
         points = np.frombuffer("".join(some).encode("utf-32-le"), "<u4")
         return np.asarray(np.searchsorted(characters, points))
 
-    content, sample = coded(texts), coded(texts[::SAMPLE])
+    content, sample = encode(texts), encode(texts[::SAMPLE])
     while len(codes) < CODES:
         # a row's last code has nothing behind it
         within = np.array([not code.endswith(end) for code in codes])[sample[:-1]]
         counts = np.bincount((sample[:-1] * CODES + sample[1:])[within], minlength=1)
         left, right = divmod(int(counts.argmax()), CODES)
-        sample, content = (_joined(each, left, right, len(codes)) for each in (sample, content))
+        sample, content = (
+            _replace_pair(each, left, right, len(codes)) for each in (sample, content)
+        )
         codes.append(codes[left] + codes[right])
     ends = np.flatnonzero(np.array([code.endswith(end) for code in codes])[content]) + 1
     every = content.tolist()
     return codes, [every[start:end] for start, end in pairwise((0, *ends.tolist()))]
 
 
-def _joined(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
+def _replace_pair(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
     """Replace every `left` that `right` follows by `code`; of three alike the first two."""
     places = np.flatnonzero((content[:-1] == left) & (content[1:] == right))
     if left == right:
@@ -176,7 +183,7 @@ def _joined(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray
     return np.delete(content, places + 1)
 
 
-def rows_of(content: bytes) -> Iterator[tuple[str, str]]:
+def read_rows(content: bytes) -> Iterator[tuple[str, str]]:
     """Return every word with its entry, read as a port reads them. Raises InputError for another
     format.
     """
@@ -184,21 +191,23 @@ def rows_of(content: bytes) -> Iterator[tuple[str, str]]:
     if content[:4] != MAGIC or form != FORMAT:
         raise InputError(f"words of format {form}, not {FORMAT}: bundle again")
     blocks = -(-count // size)
-    starts, place, tables = struct.unpack_from(f"<{blocks + 1}I", content, 16), 20 + 4 * blocks, []
+    starts = struct.unpack_from(f"<{blocks + 1}I", content, 16)
+    place = 20 + 4 * blocks
+    tables = []
     for _ in range(3):
         begin, place = place + 4, place + 4 + struct.unpack_from("<I", content, place)[0]
         counts = struct.unpack_from(f"<{LONGEST}I", content, begin)
         lengths = [length for length, count in enumerate(counts, 1) for _ in range(count)]
         texts = content[begin + 4 * LONGEST : place].decode().split("\0")
-        tables.append(Table.from_lengths(texts, lengths))
+        tables.append(HuffmanCode.from_lengths(texts, lengths))
     shares, words, readings = tables
     for number, (start, end) in enumerate(pairwise(starts)):
         bits = f"{int.from_bytes(content[start:end], 'big'):0{8 * (end - start)}b}"
         place, word, reading = 0, "", ""
         for _ in range(min(size, count - number * size)):
-            share, place = shares.text(bits, place)
-            rest, place = words.until(END_OF_WORD, bits, place)
+            share, place = shares.decode_text(bits, place)
+            rest, place = words.decode_until(END_OF_WORD, bits, place)
             word = word[: int(share) // 16] + rest
-            rest, place = readings.until(END_OF_ROW, bits, place)
+            rest, place = readings.decode_until(END_OF_ROW, bits, place)
             reading = rest[0] + reading[1 : 1 + int(share) % 16] + rest[1:]
             yield word, reading

@@ -1,6 +1,6 @@
 """Edits per sound (PER) and wrong words (WER) of a reader, in percent.
 
-error_rates(["kˈæt"], ["kˈæt"]).per
+compute_error_rates(["kˈæt"], ["kˈæt"]).per
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Rates:
     words: int
 
 
-def error_rates(produced: Sequence[str], expected: Sequence[str]) -> Rates:
+def compute_error_rates(produced: Sequence[str], expected: Sequence[str]) -> Rates:
     """Rates of answers against references, one string of Kokoro symbols a word. Raises ValueError:
     other counts, or nothing to compare.
     """
@@ -34,10 +34,12 @@ def error_rates(produced: Sequence[str], expected: Sequence[str]) -> Rates:
         [without_stress(phonemes) for phonemes in produced],
         [without_stress(phonemes) for phonemes in expected],
     )
-    return Rates(*_per_and_wer(*bare), *_per_and_wer(produced, expected), words=len(expected))
+    return Rates(
+        *_compute_per_and_wer(*bare), *_compute_per_and_wer(produced, expected), words=len(expected)
+    )
 
 
-def _per_and_wer(produced: Sequence[str], expected: Sequence[str]) -> tuple[float, float]:
+def _compute_per_and_wer(produced: Sequence[str], expected: Sequence[str]) -> tuple[float, float]:
     edits = [edit_distance(one, other) for one, other in zip(produced, expected, strict=True)]
     return 100 * sum(edits) / sum(map(len, expected)), 100 * sum(edit > 0 for edit in edits) / len(
         edits

@@ -14,12 +14,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude, print_table
-from kokoro_g2p.espeak import espeak_ng
+from kokoro_g2p.commands import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    CommandParser,
+    command,
+    conclude,
+    print_table,
+)
+from kokoro_g2p.espeak import read_by_espeak
 from kokoro_g2p.neural import WEIGHTS_OF, NeuralG2P, read_manifest
 from kokoro_g2p.result import US, Dialect
-from kokoro_g2p.training.error_rates import Rates, error_rates
-from kokoro_g2p.training.g2p_network import british_split
+from kokoro_g2p.training.error_rates import Rates, compute_error_rates
+from kokoro_g2p.training.g2p_network import draw_british_split
 from kokoro_g2p.training.g2p_words import Split
 
 OURS, ESPEAK = "ours", "espeak-ng"
@@ -29,22 +36,22 @@ Reader = Callable[[Sequence[str]], list[str]]
 Row = tuple[str, str]  # of words, and whose
 
 
-def readers_of(dialect: Dialect) -> dict[str, Reader]:
+def load_readers(dialect: Dialect) -> dict[str, Reader]:
     """Return the readers by name; each answers a list of words with phonemes."""
     network = NeuralG2P.load(dialect=dialect)
     readers: dict[str, Reader] = {
         OURS: lambda words: [guess.phonemes for guess in network.predict(words)]
     }
-    return readers | ({ESPEAK: espeak_ng} if dialect == US else {})
+    return readers | ({ESPEAK: read_by_espeak} if dialect == US else {})
 
 
-def held_out_words(dialect: Dialect) -> dict[str, dict[str, str]]:
+def list_held_out(dialect: Dialect) -> dict[str, dict[str, str]]:
     """Return the lists of words that the bundled weights of a dialect never saw."""
     seed = read_manifest(WEIGHTS_OF[dialect])["training"]["seed"]
     if dialect == US:
         split = Split.draw(seed)
         return {"word": split.word, "family": split.family}
-    return {"word": british_split(seed).word}
+    return {"word": draw_british_split(seed).word}
 
 
 def is_ahead(rates: Mapping[Row, Rates]) -> bool:
@@ -61,16 +68,16 @@ def is_ahead(rates: Mapping[Row, Rates]) -> bool:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.training.g2p_error", __doc__)
+    parser = CommandParser("kokoro_g2p.training.g2p_error", __doc__)
     parser.add_argument(
         "--dialect", choices=("us", "gb"), default="us", help="whose network; gb: alone"
     )
     arguments = parser.parse_args(argv)
     rates: dict[Row, Rates] = {}
-    for name, words in held_out_words(arguments.dialect).items():
-        for reader, read in readers_of(arguments.dialect).items():
+    for name, words in list_held_out(arguments.dialect).items():
+        for reader, read in load_readers(arguments.dialect).items():
             print(f"{reader} reads {len(words)} words ({name})", file=sys.stderr)
-            rates[name, reader] = error_rates(read(list(words)), list(words.values()))
+            rates[name, reader] = compute_error_rates(read(list(words)), list(words.values()))
     rows = [
         (*row, f"{one.per:.2f} / {one.wer:.2f}", f"{one.stressed_per:.2f} / {one.stressed_wer:.2f}")
         for row, one in rates.items()

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_g2p.alphabet import ALPHABETS, AMERICAN, BRITISH
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.result import GB
 from kokoro_g2p.training.g2p_words import (
     WORDS_HELD_OUT,
     Split,
-    drawn,
-    pronunciations,
-    testable,
+    order_by_hash,
+    read_pronunciations,
+    select_testable,
 )
 from kokoro_g2p.word_lists import read
 
@@ -47,7 +47,7 @@ SAMPLE = 500  # held-out words of each kind in the log; no choice depends on the
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """The flags of this command."""
-    parser = Parser("kokoro_g2p.training.g2p_network", __doc__)
+    parser = CommandParser("kokoro_g2p.training.g2p_network", __doc__)
     parser.add_argument(
         "--seed",
         type=int,
@@ -93,12 +93,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dict[str, float]:
+def measure_errors(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dict[str, float]:
     """The percentages of wrong sounds and words, without stress, on samples of the held-out
     lists.
     """
     from kokoro_g2p.neural import NeuralG2P
-    from kokoro_g2p.training.error_rates import error_rates
+    from kokoro_g2p.training.error_rates import compute_error_rates
 
     reader = NeuralG2P(model.run, alphabet)
     errors: dict[str, float] = {}
@@ -107,7 +107,7 @@ def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dic
             continue
         sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
         guesses = [guess.phonemes for guess in reader.predict(list(sample))]
-        rates = error_rates(guesses, list(sample.values()))
+        rates = compute_error_rates(guesses, list(sample.values()))
         errors |= {f"{name}_per": round(rates.per, 2), f"{name}_wer": round(rates.wer, 2)}
     return errors
 
@@ -120,14 +120,14 @@ def main(argv: list[str] | None = None) -> int:
         return calibrate(arguments)
     from kokoro_g2p.network import LetterToSound, save_weights
     from kokoro_g2p.neural import WEIGHTS_OF, Config
-    from kokoro_g2p.training.loop import Plan, Trainer, begun, examples_of
+    from kokoro_g2p.training.loop import Trainer, TrainingPlan, copy_weights, make_examples
 
     print("drawing the split", file=sys.stderr)
     alphabet = ALPHABETS[arguments.dialect]
     config = Config(sounds=len(alphabet.sounds))
     if arguments.dialect == GB:
-        split = british_split(arguments.seed)
-        plan = Plan(
+        split = draw_british_split(arguments.seed)
+        plan = TrainingPlan(
             arguments.steps,
             arguments.seed,
             rate=1e-3,
@@ -136,12 +136,14 @@ def main(argv: list[str] | None = None) -> int:
             falling_part=0.7,
             average=0.99,
         )
-        trainer = Trainer(plan, examples_of(split.training, alphabet), config)
-        trainer.begin(lambda model: begun(model, LetterToSound.load(), AMERICAN, alphabet))
+        trainer = Trainer(plan, make_examples(split.training, alphabet), config)
+        trainer.begin(lambda model: copy_weights(model, LetterToSound.load(), AMERICAN, alphabet))
     else:
         split = Split.draw(arguments.seed)
         trainer = Trainer(
-            Plan(arguments.steps, arguments.seed), examples_of(split.training, alphabet), config
+            TrainingPlan(arguments.steps, arguments.seed),
+            make_examples(split.training, alphabet),
+            config,
         )
     if arguments.resume is not None:
         trainer.resume(arguments.resume)
@@ -149,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def report(entry: dict[str, Any]) -> None:
         print(
-            json.dumps(entry | errors_on(trainer.average, split, alphabet)),
+            json.dumps(entry | measure_errors(trainer.average, split, alphabet)),
             file=sys.stderr,
             flush=True,
         )
@@ -186,11 +188,11 @@ def calibrate(arguments: argparse.Namespace) -> int:
     import numpy as np
 
     from kokoro_g2p.files import write_json
-    from kokoro_g2p.neural import WEIGHTS, NeuralG2P, load_arrays, numpy_run, read_manifest
+    from kokoro_g2p.neural import WEIGHTS, NeuralG2P, load_arrays, make_network, read_manifest
 
     manifest = read_manifest(WEIGHTS)
-    words = tuning_words(Split.draw(manifest["training"]["seed"]))
-    guesses = NeuralG2P(numpy_run(*load_arrays())).predict(list(words))
+    words = list_tuning_words(Split.draw(manifest["training"]["seed"]))
+    guesses = NeuralG2P(make_network(*load_arrays())).predict(list(words))
     right = np.array(
         [
             guess.phonemes == phonemes
@@ -199,7 +201,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
         dtype=float,
     )
     chances = np.array([guess.confidence for guess in guesses])
-    slope, shift = fitted(chances, right)
+    slope, shift = fit_confidence(chances, right)
     confidence = {"slope": round(slope, 4), "shift": round(shift, 4), "words": len(words)}
     write_json(WEIGHTS.with_suffix(".json"), {**manifest, "confidence": confidence})
     print(
@@ -209,18 +211,18 @@ def calibrate(arguments: argparse.Namespace) -> int:
     return conclude(arguments, figures, EXIT_GOOD, "calibrated")
 
 
-def tuning_words(split: Split) -> dict[str, str]:
+def list_tuning_words(split: Split) -> dict[str, str]:
     """American gold words that are neither trained on nor held out, with their phonemes."""
     entries = read("us_gold")
     out = {*split.word, *split.family}
     return {
         word: phonemes
-        for word, phonemes in testable(entries, pronunciations(entries)).items()
+        for word, phonemes in select_testable(entries, read_pronunciations(entries)).items()
         if word not in split.trained | out
     }
 
 
-def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
+def fit_confidence(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
     """The slope and shift of largest likelihood. `chances` [words] are the network's probabilities,
     `right` [words] says which words were right.
     """
@@ -238,21 +240,25 @@ def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
     return float(weights[0]), float(weights[1])
 
 
-def british_split(seed: int) -> Split:
+def draw_british_split(seed: int) -> Split:
     """The British split: gold words that the American network never saw are held out, and both
     British lists without them are trained on.
     """
     entries = read("us_gold")
-    unseen = set(drawn(testable(entries, pronunciations(entries)), seed, "word")[:WORDS_HELD_OUT])
+    unseen = set(
+        order_by_hash(select_testable(entries, read_pronunciations(entries)), seed, "word")[
+            :WORDS_HELD_OUT
+        ]
+    )
     gold = read(BRITISH.tags[0])
-    readings = pronunciations(gold, BRITISH)
+    readings = read_pronunciations(gold, BRITISH)
     held_out = {
         word: phonemes
-        for word, phonemes in sorted(testable(gold, readings).items())
+        for word, phonemes in sorted(select_testable(gold, readings).items())
         if word in unseen
     }
     training = {
-        tag: {w: p for w, p in pronunciations(read(tag), BRITISH).items() if w not in unseen}
+        tag: {w: p for w, p in read_pronunciations(read(tag), BRITISH).items() if w not in unseen}
         for tag in BRITISH.tags
     }
     return Split(word=held_out, family={}, training=training, neither=0)

@@ -21,14 +21,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from kokoro_g2p.alphabet import AMERICAN, Alphabet, folded, readable, to_kokoro
-from kokoro_g2p.word_lists import Entry, read, word_set
+from kokoro_g2p.alphabet import AMERICAN, Alphabet, fold_word, is_readable, to_kokoro
+from kokoro_g2p.word_lists import Entry, parse_set, read
 
 WORDS_HELD_OUT, MAX_RELATIVES = 2500, 60
 ALIKE_LETTERS, ALIKE_SHARE = 4, 0.7
 TRACE_AT_END, TRACE_INSIDE = 4, 5  # letters of a stem that betray a relative
 # may leave three letters
-INFLECTIONS = word_set("s es ed ing er est ers d e y i")
+INFLECTIONS = parse_set("s es ed ing er est ers d e y i")
 _DERIVATIONS = (
     "ly ness less ful able ible ably ibly ation ations ion ions ity ities al ally ic ics ical ism"
     " ist ists istic ize ise izer iser ized ized izing ising izes ises ization isation ment ments"
@@ -46,35 +46,35 @@ _PREFIXES = (
     " extra fore be de en em co con com mid self geo radio cyber eco euro afro anglo crypto iso"
     " meta ortho pan quasi socio techno ultra uni vice a"
 )
-DERIVATIONS = word_set(_DERIVATIONS)  # leave at least four letters
-PREFIXES = word_set(_PREFIXES)
+DERIVATIONS = parse_set(_DERIVATIONS)  # leave at least four letters
+PREFIXES = parse_set(_PREFIXES)
 _LONGEST_AFFIX = max(map(len, DERIVATIONS | PREFIXES))
 
 
-def stem(letters: str) -> str:
+def strip_suffixes(letters: str) -> str:
     """The letters without suffixes, which are taken off one after the other, the longest first. A
     doubled last consonant becomes single. Example: runners -> run.
     """
     while True:
-        cut = _suffix(letters, DERIVATIONS, 4) or _suffix(letters, INFLECTIONS, 3)
+        cut = _find_suffix(letters, DERIVATIONS, 4) or _find_suffix(letters, INFLECTIONS, 3)
         if not cut:
             break
         letters = letters[:-cut]
     return letters[:-1] if len(letters) > 3 and letters[-1] == letters[-2] else letters
 
 
-def _suffix(letters: str, suffixes: frozenset[str], keep: int) -> int:
+def _find_suffix(letters: str, suffixes: frozenset[str], keep: int) -> int:
     longest = min(len(letters) - keep, _LONGEST_AFFIX)
     return next((n for n in range(longest, 0, -1) if letters[-n:] in suffixes), 0)
 
 
-def parts(word: str, vocabulary: frozenset[str] | set[str]) -> frozenset[str]:
+def list_parts(word: str, vocabulary: frozenset[str] | set[str]) -> frozenset[str]:
     """Every stem that `word` may share with a relative. `vocabulary` are the words that compounds
     can be made of.
     """
     stems = set()
-    for piece in folded(word).replace("'", "").split("-"):
-        stems |= _stems_of(piece)
+    for piece in fold_word(word).replace("'", "").split("-"):
+        stems |= _list_stems(piece)
         # a compound is two words of at least three letters; halves of three relate it to nothing
         for cut in range(3, len(piece) - 2):
             if piece[:cut] in vocabulary and piece[cut:] in vocabulary:
@@ -82,18 +82,18 @@ def parts(word: str, vocabulary: frozenset[str] | set[str]) -> frozenset[str]:
                     root
                     for half in (piece[:cut], piece[cut:])
                     if len(half) >= 4
-                    for root in _stems_of(half)
+                    for root in _list_stems(half)
                 }
     return frozenset(stems)
 
 
-def _stems_of(letters: str) -> set[str]:
+def _list_stems(letters: str) -> set[str]:
     longest = min(len(letters) - 4, _LONGEST_AFFIX)
     bare = {letters[n:] for n in range(1, longest + 1) if letters[:n] in PREFIXES}
-    return {stem(piece) for piece in bare | {letters} if piece}
+    return {strip_suffixes(piece) for piece in bare | {letters} if piece}
 
 
-def alike(one: str, other: str) -> bool:
+def is_alike(one: str, other: str) -> bool:
     """Whether two stems begin alike over most of the longer one."""
     longer = max(len(one), len(other))
     shared = next(
@@ -108,12 +108,12 @@ class Relatives:
 
     def __init__(self, words: Iterable[str]) -> None:
         vocabulary = set(words)
-        self.parts = {word: parts(word, vocabulary) for word in sorted(vocabulary)}
+        self.parts = {word: list_parts(word, vocabulary) for word in sorted(vocabulary)}
         self.families: dict[str, list[str]] = defaultdict(list)
         self.with_part: dict[str, set[str]] = defaultdict(set)
         self.beginnings: dict[str, set[str]] = defaultdict(set)
         for word, stems in self.parts.items():
-            self.families[stem(word)].append(word)
+            self.families[strip_suffixes(word)].append(word)
             for part in stems:
                 self.with_part[part].add(word)
                 self.beginnings[part[:ALIKE_LETTERS]].add(part)
@@ -124,12 +124,12 @@ class Relatives:
         for part in self.parts[word]:
             near = self.beginnings[part[:ALIKE_LETTERS]]
             members |= self.with_part[part].union(
-                *(self.with_part[other] for other in near if alike(part, other))
+                *(self.with_part[other] for other in near if is_alike(part, other))
             )
         return members
 
 
-def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> dict[str, str]:
+def read_pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> dict[str, str]:
     """Kokoro phonemes by folded word; a heteronym has its default ones. Acronyms, and words with
     letters or sounds that the alphabets lack, are left out.
     """
@@ -138,12 +138,12 @@ def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> 
     for word, entry in sorted(entries.items(), key=lambda item: (not item[0].islower(), item[0])):
         phonemes = to_kokoro((entry if isinstance(entry, str) else entry["DEFAULT"]) or "")
         acronym = len(word) > 1 and word.replace("-", "").isupper() or "." in word
-        if not acronym and readable(word) and alphabet.cut(phonemes):
-            readings.setdefault(folded(word), phonemes)
+        if not acronym and is_readable(word) and alphabet.cut(phonemes):
+            readings.setdefault(fold_word(word), phonemes)
     return readings
 
 
-def drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
+def order_by_hash(words: Iterable[str], seed: int, purpose: str) -> list[str]:
     """The words in the order of a hash, which is the same on every machine and does not change when
     other words come or go.
     """
@@ -174,11 +174,11 @@ class Split:
         """Split any American lists, with about `count` words by family and `count` single words of
         the gold list held out.
         """
-        data = {name: pronunciations(entries) for name, entries in lists.items()}
+        data = {name: read_pronunciations(entries) for name, entries in lists.items()}
         relatives = Relatives({word for entries in data.values() for word in entries})
-        gold = testable(lists[AMERICAN.tags[0]], data[AMERICAN.tags[0]])
-        family, removed = _families(gold, relatives, seed, count)
-        word = set(drawn((w for w in gold if w not in removed), seed, "word")[:count])
+        gold = select_testable(lists[AMERICAN.tags[0]], data[AMERICAN.tags[0]])
+        family, removed = _draw_families(gold, relatives, seed, count)
+        word = set(order_by_hash((w for w in gold if w not in removed), seed, "word")[:count])
         out = removed | word
         training = {
             tag: {w: p for w, p in entries.items() if w not in out} for tag, entries in data.items()
@@ -197,20 +197,20 @@ class Split:
         return frozenset(word for entries in self.training.values() for word in entries)
 
 
-def testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
+def select_testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
     """The words that have one pronunciation, one spelling but for case, and at least three
     letters.
     """
     spellings: dict[str, int] = defaultdict(int)
     for word in entries:
-        spellings[folded(word)] += 1
-    heteronyms = {folded(word) for word, entry in entries.items() if not isinstance(entry, str)}
+        spellings[fold_word(word)] += 1
+    heteronyms = {fold_word(word) for word, entry in entries.items() if not isinstance(entry, str)}
     return {
         w: p for w, p in gold.items() if len(w) >= 3 and spellings[w] == 1 and w not in heteronyms
     }
 
 
-def _families(
+def _draw_families(
     gold: dict[str, str], relatives: Relatives, seed: int, count: int
 ) -> tuple[set[str], set[str]]:
     """The gold words of whole families, at least `count` of them, and all their relatives in any
@@ -218,10 +218,10 @@ def _families(
     """
     held: set[str] = set()
     removed: set[str] = set()
-    for word in drawn(gold, seed, "family"):
+    for word in order_by_hash(gold, seed, "family"):
         if len(held) >= count:
             break
-        members = relatives.families[stem(word)]
+        members = relatives.families[strip_suffixes(word)]
         near = set().union(*(relatives.find(member) for member in members))
         if word not in held and len(near) <= MAX_RELATIVES:
             held |= {member for member in members if member in gold}
@@ -231,14 +231,14 @@ def _families(
 
 def _with_traces(family: set[str], trained: set[str]) -> set[str]:
     """The words of families whose stem stands in a trained word, or is too short to look for."""
-    stems = {stem(word) for word in family}
+    stems = {strip_suffixes(word) for word in family}
     traces = {short for short in stems if len(short) < TRACE_AT_END}
     for word in trained:
-        traces |= _stems_in(word, stems)
-    return {word for word in family if stem(word) in traces}
+        traces |= _find_stems(word, stems)
+    return {word for word in family if strip_suffixes(word) in traces}
 
 
-def _stems_in(word: str, stems: set[str]) -> set[str]:
+def _find_stems(word: str, stems: set[str]) -> set[str]:
     size = len(word)
     return {
         word[start:end]

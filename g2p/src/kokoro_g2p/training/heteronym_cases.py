@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude, print_table
+from kokoro_g2p.commands import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    CommandParser,
+    command,
+    conclude,
+    print_table,
+)
 from kokoro_g2p.errors import InputError
 
 SENTENCES = Path(__file__).resolve().parents[3] / "tests/data/heteronyms_sealed.tsv"
@@ -27,7 +34,7 @@ NEAR = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class HeteronymCase:
     """A sentence as words and marks, the place of its heteronym, the senses of that word (Kokoro
     phonemes by key), and the key expected.
     """
@@ -45,19 +52,20 @@ class Case:
 
 
 # the key chosen
-Choice = Callable[[Case], str]
+Choice = Callable[[HeteronymCase], str]
 
 
-def read_cases() -> list[Case]:
+def read_cases() -> list[HeteronymCase]:
     """Read the judged sentences. Raises InputError for a line whose key its word does not have."""
     from kokoro_g2p.lexicon import Lexicon
-    from kokoro_g2p.part_of_speech import nth, split_words
+    from kokoro_g2p.part_of_speech import find_nth, split_words
 
-    lexicon, cases = Lexicon.load("us"), []
+    lexicon = Lexicon.load("us")
+    cases = []
     with SENTENCES.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
             words = split_words(row["sentence"])
-            at = nth(words, row["word"], int(row["occurrence"]))
+            at = find_nth(words, row["word"], int(row["occurrence"]))
             # Polish has senses, polish has one
             listing = lexicon.find(words[at])
             senses = {
@@ -69,7 +77,7 @@ def read_cases() -> list[Case]:
                     f" {', '.join(senses) or 'none'}, not {row['key']}"
                 )
             cases.append(
-                Case(
+                HeteronymCase(
                     row["sentence"],
                     words,
                     at,
@@ -80,12 +88,12 @@ def read_cases() -> list[Case]:
     return cases
 
 
-def is_right(case: Case, key: str) -> bool:
+def is_right(case: HeteronymCase, key: str) -> bool:
     """Whether the sense of `key` sounds like the expected one."""
     return case.senses[key] == case.senses[case.key]
 
 
-def ours() -> Choice:
+def load_choice() -> Choice:
     """Return the choice of the bundled table."""
     from kokoro_g2p.heteronyms import Heteronyms
 
@@ -93,23 +101,23 @@ def ours() -> Choice:
     return lambda case: chooser.choose(case.words, case.at, tuple(case.senses))
 
 
-def shuffled(choice: Choice, seed: int) -> Choice:
+def shuffle_words(choice: Choice, seed: int) -> Choice:
     """Return `choice` on the same words in random order, the heteronym at its place: a control
     without context.
     """
     generator = random.Random(seed)
 
-    def chosen(case: Case) -> str:
+    def choose(case: HeteronymCase) -> str:
         # the heteronym stays where it is
         others = [*case.words[: case.at], *case.words[case.at + 1 :]]
         generator.shuffle(others)
         words = (*others[: case.at], case.words[case.at], *others[case.at :])
-        return choice(Case(case.sentence, words, case.at, case.senses, case.key))
+        return choice(HeteronymCase(case.sentence, words, case.at, case.senses, case.key))
 
-    return chosen
+    return choose
 
 
-def best_fixed(cases: Sequence[Case]) -> Choice:
+def find_best_fixed(cases: Sequence[HeteronymCase]) -> Choice:
     """Return for each word the sound most frequent among `cases`: no method without context does
     better on them.
     """
@@ -122,7 +130,7 @@ def best_fixed(cases: Sequence[Case]) -> Choice:
     )
 
 
-def nearest(case: Case, answer: Sequence[str]) -> str:
+def find_nearest(case: HeteronymCase, answer: Sequence[str]) -> str:
     """Return the key of the sense nearest to one of the words of `answer` around the heteronym's
     place; the expected one where it is among the nearest.
     """
@@ -140,40 +148,41 @@ def nearest(case: Case, answer: Sequence[str]) -> str:
     return case.key if distance[case.key] == least else min(distance, key=lambda key: distance[key])
 
 
-def espeak_choice(cases: Iterable[Case]) -> Choice:
+def load_espeak_choice(cases: Iterable[HeteronymCase]) -> Choice:
     """Return espeak-ng's choice. Raises InputError when it is not installed."""
-    from kokoro_g2p.espeak import backend, from_espeak
+    from kokoro_g2p.espeak import from_espeak, open_backend
 
-    backend("en-us")  # finds the library
+    open_backend("en-us")  # finds the library
     from phonemizer.backend import EspeakBackend
 
-    # marks are left out, because `nearest` counts words
+    # marks are left out, because `find_nearest` counts words
     speaker = EspeakBackend(language="en-us", with_stress=True, tie="^")
     sentences = [case.sentence for case in cases]
     words = {
         sentence: [from_espeak(word) for word in answer.split()]
         for sentence, answer in zip(sentences, speaker.phonemize(sentences), strict=True)
     }
-    return lambda case: nearest(case, words[case.sentence])
+    return lambda case: find_nearest(case, words[case.sentence])
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.heteronym_cases", __doc__)
+    parser = CommandParser("kokoro_g2p.training.heteronym_cases", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the shuffled control")
     parser.add_argument("--no-espeak", action="store_true")
     parser.add_argument("--misses", action="store_true", help="print the sentences ours gets wrong")
     arguments = parser.parse_args(argv)
-    cases, table = read_cases(), ours()
+    cases = read_cases()
+    table = load_choice()
     choices: dict[str, Choice] = {
         "default": lambda case: "DEFAULT",
-        "best fixed": best_fixed(cases),
-        "shuffled": shuffled(table, arguments.seed),
+        "best fixed": find_best_fixed(cases),
+        "shuffled": shuffle_words(table, arguments.seed),
         "ours": table,
     }
     if not arguments.no_espeak:
-        choices["espeak-ng"] = espeak_choice(cases)
+        choices["espeak-ng"] = load_espeak_choice(cases)
     figures = {
         name: sum(is_right(case, choice(case)) for case in cases) / len(cases)
         for name, choice in choices.items()

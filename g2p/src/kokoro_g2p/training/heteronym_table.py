@@ -18,9 +18,9 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.files import staged
+from kokoro_g2p.files import write_aside
 from kokoro_g2p.heteronyms import (
     BITS,
     FORMAT,
@@ -28,26 +28,26 @@ from kokoro_g2p.heteronyms import (
     STEP,
     WORD,
     Roles,
-    features,
-    hashed,
-    targets,
+    hash_feature,
+    list_features,
+    list_targets,
 )
 from kokoro_g2p.lexicon import BEFORE_PAUSE, DEFAULT, Lexicon
-from kokoro_g2p.part_of_speech import Tagger, nth, split_words
-from kokoro_g2p.word_lists import word_set
+from kokoro_g2p.part_of_speech import Tagger, find_nth, split_words
+from kokoro_g2p.word_lists import parse_set
 
 SENTENCES = Path(__file__).with_name("heteronyms.tsv")
 PENALTY, STEPS = 0.3, 80  # of a weight's square; of L-BFGS
 CLIP = 0.9995  # this share of the weights fits into int8
 # senses of one part of speech, which no other word shares
-ALONE = word_set(
+ALONE = parse_set(
     "axes bases bow bows close content contents invalid lead leads row rows tear tears bass that"
     " that's used read does number"
 )
 
 
 @dataclass(frozen=True)
-class Sentence:
+class LabelledSentence:
     """A labelled sentence: its heteronym in lower case, the key, the writer, and the hashed
     features [F] uint64 of what stands around.
     """
@@ -58,7 +58,7 @@ class Sentence:
     hashes: np.ndarray
 
 
-def sounds(lexicon: Lexicon, word: str) -> dict[str, frozenset[str]]:
+def group_sounds(lexicon: Lexicon, word: str) -> dict[str, frozenset[str]]:
     """The keys of a word that sound differently, each with all keys that sound like it."""
     entry = lexicon.find(word)
     grouped: dict[str, list[str]] = {}
@@ -68,11 +68,12 @@ def sounds(lexicon: Lexicon, word: str) -> dict[str, frozenset[str]]:
     return {DEFAULT if DEFAULT in keys else keys[0]: frozenset(keys) for keys in grouped.values()}
 
 
-def role(word: str, key: str, grouped: Mapping[str, frozenset[str]]) -> str:
+def infer_role(word: str, key: str, grouped: Mapping[str, frozenset[str]]) -> str:
     """What the key of a word is to all words: a verb, the noun or adjective beside one, or
     nothing.
     """
-    keys, every = grouped[key], frozenset[str]().union(*grouped.values())
+    keys = grouped[key]
+    every = frozenset[str]().union(*grouped.values())
     if word in ALONE or len(grouped) != 2:
         return ""
     if every & {"VERB", "VBD", "VBN"}:
@@ -82,50 +83,56 @@ def role(word: str, key: str, grouped: Mapping[str, frozenset[str]]) -> str:
     return ""
 
 
-def read_sentences(path: Path) -> tuple[list[Sentence], dict[str, Roles]]:
+def read_sentences(path: Path) -> tuple[list[LabelledSentence], dict[str, Roles]]:
     """The sentences of a file, and what they teach: each word's keys with their roles. Raises
     InputError for a line that does not hold.
     """
-    lexicon, tagger = Lexicon.load("us"), Tagger.load()
-    sentences: list[Sentence] = []
+    lexicon = Lexicon.load("us")
+    tagger = Tagger.load()
+    sentences: list[LabelledSentence] = []
     taught: dict[str, Roles] = {}
     with path.open(encoding="utf-8", newline="") as lines:
         for number, row in enumerate(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)):
             words = split_words(row["sentence"])
-            at = nth(words, row["word"], int(row["occurrence"]))
-            grouped = sounds(lexicon, words[at]) or sounds(lexicon, row["word"])
+            at = find_nth(words, row["word"], int(row["occurrence"]))
+            grouped = group_sounds(lexicon, words[at]) or group_sounds(lexicon, row["word"])
             key = next((key for key, keys in grouped.items() if row["key"] in keys), None)
             if key is None or len(grouped) < 2:
                 raise InputError(
                     f"{path.name}, line {number + 2}: {row['word']} has no key {row['key']}"
                 )
-            taught[row["word"]] = {name: role(row["word"], name, grouped) for name in grouped}
-            hashes = [hashed(feature) for feature in features(words, at, tagger)]
-            sentences.append(Sentence(row["word"], key, row["writer"], np.array(hashes, np.uint64)))
+            taught[row["word"]] = {name: infer_role(row["word"], name, grouped) for name in grouped}
+            hashes = [hash_feature(feature) for feature in list_features(words, at, tagger)]
+            sentences.append(
+                LabelledSentence(row["word"], key, row["writer"], np.array(hashes, np.uint64))
+            )
     return sentences, taught
 
 
-def places(hashes: np.ndarray, target: int) -> np.ndarray:
+def find_places(hashes: np.ndarray, target: int) -> np.ndarray:
     """`place` of features [F] uint64."""
     return ((hashes + np.uint64(target)) % np.uint64(WORD) // np.uint64(STEP)).astype(np.int64)
 
 
-def places_by_key(sentence: Sentence, candidates: Roles) -> dict[str, np.ndarray]:
+def find_places_by_key(sentence: LabelledSentence, candidates: Roles) -> dict[str, np.ndarray]:
     """Where the weights of each key stand."""
     return {
         key: np.concatenate(
-            [places(sentence.hashes, target) for target in targets(sentence.word, key, role_)]
+            [
+                find_places(sentence.hashes, target)
+                for target in list_targets(sentence.word, key, role_)
+            ]
         )
         for key, role_ in candidates.items()
     }
 
 
-def fit(sentences: Sequence[Sentence], taught: Mapping[str, Roles]) -> np.ndarray:
+def fit(sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]) -> np.ndarray:
     """Weights [2 ** BITS] float64 of least cross-entropy + PENALTY / 2 * their squares."""
     columns: list[np.ndarray] = []
     right, first = [], []
     for sentence in sentences:
-        candidates = places_by_key(sentence, taught[sentence.word])
+        candidates = find_places_by_key(sentence, taught[sentence.word])
         first.append(len(columns))
         right.append(len(columns) + [*candidates].index(sentence.key))
         columns += candidates.values()
@@ -134,10 +141,12 @@ def fit(sentences: Sequence[Sentence], taught: Mapping[str, Roles]) -> np.ndarra
     ends = np.cumsum([0, *map(len, columns)])
     shape = (len(columns), len(used))
     matrix = scipy.sparse.csr_matrix((np.ones(len(numbers), np.float32), numbers, ends), shape)
-    transposed, starts, rights = matrix.T.tocsr(), np.array(first), np.array(right)
+    transposed = matrix.T.tocsr()
+    starts = np.array(first)
+    rights = np.array(right)
     sizes = np.diff([*first, len(columns)])
 
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+    def compute_loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient."""
         scores = matrix @ weights
         scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
@@ -150,25 +159,27 @@ def fit(sentences: Sequence[Sentence], taught: Mapping[str, Roles]) -> np.ndarra
 
     options = {"maxiter": STEPS, "maxcor": 8}
     start = np.zeros(len(used))
-    answer = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    answer = scipy.optimize.minimize(
+        compute_loss, start, jac=True, method="L-BFGS-B", options=options
+    )
     weights = np.zeros(1 << BITS)
     weights[used] = answer.x
     return weights
 
 
-def rounded(weights: np.ndarray) -> np.ndarray:
+def quantize(weights: np.ndarray) -> np.ndarray:
     """int8: only their order among one another counts, so the scale is not stored."""
     scale = np.quantile(np.abs(weights[weights != 0]), CLIP) / 127
     return np.clip(np.rint(weights / scale), -127, 127).astype(np.int8)
 
 
-def accuracy(
-    weights: np.ndarray, sentences: Sequence[Sentence], taught: Mapping[str, Roles]
+def measure_accuracy(
+    weights: np.ndarray, sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]
 ) -> float:
     """The share of sentences whose key has the most points."""
     good = 0
     for sentence in sentences:
-        candidates = places_by_key(sentence, taught[sentence.word])
+        candidates = find_places_by_key(sentence, taught[sentence.word])
         points = {key: int(weights[at].sum(dtype=np.int64)) for key, at in candidates.items()}
         good += max(points, key=lambda key: points[key]) == sentence.key
     return good / len(sentences)
@@ -181,14 +192,14 @@ def save(weights: np.ndarray, taught: Mapping[str, Roles], path: Path) -> None:
         grouped.setdefault(" ".join(f"{key}:{keys[key]}" for key in keys), []).append(word)
     head = {"format": FORMAT, "taught": {keys: " ".join(words) for keys, words in grouped.items()}}
     content = json.dumps(head, separators=(",", ":")).encode()
-    with staged(path) as aside:
+    with write_aside(path) as aside:
         np.savez_compressed(aside, weights=weights, head=np.frombuffer(content, np.uint8))
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.heteronym_table", __doc__)
+    parser = CommandParser("kokoro_g2p.training.heteronym_table", __doc__)
     parser.add_argument("--sentences", type=Path, default=SENTENCES)
     parser.add_argument("--out", type=Path, default=PATH)
     arguments = parser.parse_args(argv)
@@ -197,9 +208,9 @@ def main(argv: list[str] | None = None) -> int:
     for writer in sorted({sentence.writer for sentence in sentences}):
         others = [sentence for sentence in sentences if sentence.writer != writer]
         judged = [sentence for sentence in sentences if sentence.writer == writer]
-        report[writer] = accuracy(rounded(fit(others, taught)), judged, taught)
+        report[writer] = measure_accuracy(quantize(fit(others, taught)), judged, taught)
         print(f"{writer:9} {len(judged):5} sentences, unseen: {100 * report[writer]:.1f} %")
-    save(rounded(fit(sentences, taught)), taught, arguments.out)
+    save(quantize(fit(sentences, taught)), taught, arguments.out)
     return conclude(arguments, report, EXIT_GOOD, f"{arguments.out} holds {len(sentences)}")
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from kokoro_g2p.alphabet import KNOWN
 from kokoro_g2p.bundled import DATA
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
-from kokoro_g2p.espeak import espeak_of
-from kokoro_g2p.languages.hindi import LETTERS, sounds
-from kokoro_g2p.training.languages import frequent_words
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
+from kokoro_g2p.espeak import open_espeak
+from kokoro_g2p.languages.hindi import LETTERS, read_word
+from kokoro_g2p.training.languages import read_frequent_words
 from kokoro_g2p.training.mandarin_words import write_packed
 
 RARE, COMMON = 24_000, 300  # words that are read, those of them inside a sentence
 
 
-def form_inside(word: str, ask: Callable[[str], str]) -> str:
+def read_inside(word: str, ask: Callable[[str], str]) -> str:
     """What espeak-ng says of a word between two others."""
     said = ask(f"घर {word} घर").split(" ")
     return said[1] if len(said) == 3 else ask(word)
@@ -37,20 +37,20 @@ def is_word(answer: str) -> bool:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.training.hindi_words", __doc__)
+    parser = CommandParser("kokoro_g2p.training.hindi_words", __doc__)
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the list")
     arguments = parser.parse_args(argv)
-    words = frequent_words("hi", rf"[{LETTERS}]+")[:RARE]
-    ask = espeak_of("hi")
+    words = read_frequent_words("hi", rf"[{LETTERS}]+")[:RARE]
+    ask = open_espeak("hi")
     # common words lose their stress inside a sentence, where they nearly always stand
-    frame = partial(form_inside, ask=ask)
+    frame = partial(read_inside, ask=ask)
     answers = {word: frame(word) for word in words[:COMMON]}
     answers |= {word: ask(word) for word in words[COMMON:]}
     answers = {word: unicodedata.normalize("NFD", answer) for word, answer in answers.items()}
     unlike = {
         word: answer
         for word, answer in answers.items()
-        if is_word(answer) and answer != unicodedata.normalize("NFD", sounds(word))
+        if is_word(answer) and answer != unicodedata.normalize("NFD", read_word(word))
     }
     content = "\n".join(f"{word}\t{answer}" for word, answer in sorted(unlike.items()))
     target = arguments.out / "hindi.txt.gz"

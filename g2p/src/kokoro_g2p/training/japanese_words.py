@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from kokoro_g2p.bundled import DATA
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
-from kokoro_g2p.languages.japanese import FREE, LONGEST, in_katakana, lattice_of
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
+from kokoro_g2p.languages.japanese import FREE, LONGEST, build_lattice, to_katakana
 from kokoro_g2p.languages.lattice import FIRST_KIND
-from kokoro_g2p.training.mandarin_words import data_file, write_packed
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.training.mandarin_words import find_data_file, write_packed
+from kokoro_g2p.word_lists import parse_pairs
 
 DICTIONARY = "unidic_lite/dicdir"
 JAPANESE = re.compile("[ぁ-ゖァ-ヺー㐀-鿿々〆]+")
@@ -33,13 +33,13 @@ RARE = 3e-8  # share of words in wordfreq
 DIMENSIONS, APART = 96, 1e5  # in which kinds are compared; how far parts of speech stand apart
 NOUN = "名詞,普通名詞,一般"  # of the kind of words that are not listed
 # what the reader knows of a kind: it may take an ending, or is one
-LETTERS = pairs("動詞:v 形容詞:v 助動詞:x 助詞,接続助詞,*:c")
+LETTERS = parse_pairs("動詞:v 形容詞:v 助動詞:x 助詞,接続助詞,*:c")
 
 Row = tuple[str, int, int, list[str]]  # a word, its kind and cost, its features
 Entries = dict[str, dict[int, tuple[float, str]]]  # a word's cost and what is said, by kind
 
 
-def mecab_rows(path: Path) -> Iterator[Row]:
+def read_mecab(path: Path) -> Iterator[Row]:
     """The entries of a dictionary that MeCab compiled: tokens, and the texts of their features,
     which hold the word itself.
     """
@@ -54,12 +54,14 @@ def mecab_rows(path: Path) -> Iterator[Row]:
         yield features[8], kind, cost, features
 
 
-def part_of(features: list[str]) -> str:
+def get_part(features: list[str]) -> str:
     """The part of speech that all kinds of a class have."""
     return ",".join(features[: 3 if features[0] in ("名詞", "接尾辞", "助詞") else 1])
 
 
-def classes(costs: np.ndarray, weights: np.ndarray, parts: list[str], count: int) -> np.ndarray:
+def find_classes(
+    costs: np.ndarray, weights: np.ndarray, parts: list[str], count: int
+) -> np.ndarray:
     """A class for each kind; that of kind 0, which ends a run, is 0. costs: [before, following];
     weights: how often a kind stands; parts: no class holds two of them.
     """
@@ -76,9 +78,9 @@ def classes(costs: np.ndarray, weights: np.ndarray, parts: list[str], count: int
     return np.unique(found, return_inverse=True)[1]
 
 
-def packed(word: str, readings: dict[int, tuple[float, str]]) -> str:
+def pack_entry(word: str, readings: dict[int, tuple[float, str]]) -> str:
     """The entry of a word."""
-    (least, _), plain = min(readings.values()), in_katakana(word)
+    (least, _), plain = min(readings.values()), to_katakana(word)
     return "".join(
         chr(ord(FREE) + round(cost)) + chr(FIRST_KIND + kind) + ("" if said == plain else said)
         for kind, (cost, said) in sorted(readings.items(), key=lambda one: (one[1], one[0]))
@@ -91,19 +93,19 @@ def choose(
 ) -> dict[str, str]:
     """The entries of the words that are listed: common ones, and those that need it."""
     listed: dict[str, str] = {}
-    lattice = lattice_of(listed, {}, letters, joints)
+    lattice = build_lattice(listed, {}, letters, joints)
     rest = []
     for word, readings in entries.items():
         is_closed = any(letters[kind] in "xc" for kind in readings)
         if len(word) == 1 or is_closed or shares.get(word, 0) >= RARE:
-            listed[word] = packed(word, readings)
+            listed[word] = pack_entry(word, readings)
         elif len(word) <= LONGEST:
             rest.append(word)
     # from the shortest on, so that a long word is judged by parts that are there
     for word in sorted(rest, key=lambda word: (len(word), word)):
-        said = "".join([said or in_katakana(part) for part, _, said in lattice.path(word)])
+        said = "".join([said or to_katakana(part) for part, _, said in lattice.find_path(word)])
         if said != min(entries[word].values())[1]:
-            listed[word] = packed(word, entries[word])
+            listed[word] = pack_entry(word, entries[word])
     return listed
 
 
@@ -119,18 +121,19 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     from wordfreq import get_frequency_dict
 
-    parser = Parser("kokoro_g2p.training.japanese_words", __doc__)
+    parser = CommandParser("kokoro_g2p.training.japanese_words", __doc__)
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the lists")
     parser.add_argument("--classes", type=int, default=300, help="kinds of words")
     arguments = parser.parse_args(argv)
-    rows = list(mecab_rows(data_file("unidic-lite", f"{DICTIONARY}/sys.dic")))
-    costs = read_matrix(data_file("unidic-lite", f"{DICTIONARY}/matrix.bin"))
-    parts, weights = [""] * len(costs), np.full(len(costs), 1e-6)
+    rows = list(read_mecab(find_data_file("unidic-lite", f"{DICTIONARY}/sys.dic")))
+    costs = read_matrix(find_data_file("unidic-lite", f"{DICTIONARY}/matrix.bin"))
+    parts = [""] * len(costs)
+    weights = np.full(len(costs), 1e-6)
     for _, kind, cost, features in rows:
-        parts[kind] = part_of(features)
+        parts[kind] = get_part(features)
         weights[kind] += np.exp(-cost / TEMPERATURE)
     weights = np.sqrt(weights / weights.sum())
-    of_kind = classes(costs, weights, parts, arguments.classes)
+    of_kind = find_classes(costs, weights, parts, arguments.classes)
     # [kinds, classes]: the share of each kind in its class
     member = np.eye(of_kind.max() + 1)[of_kind] * weights[:, None]
     member /= member.sum(0)
@@ -138,8 +141,9 @@ def main(argv: list[str] | None = None) -> int:
     entries: Entries = {}
     for word, kind, cost, features in rows:
         if JAPANESE.fullmatch(word):
-            readings, number = entries.setdefault(word, {}), int(of_kind[kind])
-            one = (cost / STEP, features[9] or in_katakana(word))
+            readings = entries.setdefault(word, {})
+            number = int(of_kind[kind])
+            one = (cost / STEP, features[9] or to_katakana(word))
             readings[number] = min(one, readings.get(number, one))
     usual = np.argmax(weights * (np.array(parts) == NOUN))
     known = {int(of_kind[kind]): LETTERS.get(part, "n") for kind, part in enumerate(parts)}

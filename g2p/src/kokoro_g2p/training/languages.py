@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_g2p.alphabet import PRIMARY, SOUND, Alphabet
 from kokoro_g2p.bundled import DATA
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.espeak import espeak_of
-from kokoro_g2p.files import staged
+from kokoro_g2p.espeak import open_espeak
+from kokoro_g2p.files import write_aside
 from kokoro_g2p.languages.french import LATENT
 from kokoro_g2p.languages.language import LANGUAGES, Language
 from kokoro_g2p.languages.reader import VOWEL, LanguageReader
@@ -52,7 +52,7 @@ SIZES = Config(width=80, inner=128, blocks=4, answers=(2,), dropout=0.0)
 STEPS, SYMBOLS, FALLING = 5600, 4096, 0.6
 
 
-def frequent_words(language: str, form: str = r"[a-zà-öø-ÿœ]+") -> list[str]:
+def read_frequent_words(language: str, form: str = r"[a-zà-öø-ÿœ]+") -> list[str]:
     """The words of this form, of letters alone, the commonest first. Raises InputError when
     wordfreq is not installed.
     """
@@ -72,7 +72,7 @@ def frequent_words(language: str, form: str = r"[a-zà-öø-ÿœ]+") -> list[str
     return [word for words in bins for word in words if re.fullmatch(form, word)]
 
 
-def held_out(words: Sequence[str], seed: int) -> list[str]:
+def draw_held_out(words: Sequence[str], seed: int) -> list[str]:
     """The words that train nothing."""
     common = [word for word in words[:COMMON] if len(word) > 1]
     return sorted(common, key=lambda word: hashlib.sha256(f"{seed} {word}".encode()).digest())[
@@ -80,13 +80,13 @@ def held_out(words: Sequence[str], seed: int) -> list[str]:
     ]
 
 
-def readings(language: Language, words: Sequence[str]) -> dict[str, str]:
+def ask_readings(language: Language, words: Sequence[str]) -> dict[str, str]:
     """Each word's reading in the notation of the list."""
-    ask = cache(espeak_of(language.espeak))
+    ask = cache(open_espeak(language.espeak))
     return {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
 
 
-def bare(reading: str) -> str:
+def make_target(reading: str) -> str:
     """A reading's form at the end of a phrase as the network shall answer it, with the sound that
     only a vowel behind it brings out.
     """
@@ -94,11 +94,11 @@ def bare(reading: str) -> str:
     return end + (inside[-1:] if inside[-1:] in LATENT and end[-1:] not in LATENT else "")
 
 
-def sounds_of(by_word: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def list_sounds(by_word: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """The sounds of every word that a network can learn: of several letters, a vowel among them,
     with a stress.
     """
-    plain = {word: bare(said) for word, said in by_word.items() if said and " " not in said}
+    plain = {word: make_target(said) for word, said in by_word.items() if said and " " not in said}
     return {
         word: tuple(SOUND.findall(said))
         for word, said in plain.items()
@@ -106,7 +106,7 @@ def sounds_of(by_word: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def alphabet_of(sounds: Sequence[tuple[str, ...]]) -> Alphabet:
+def build_alphabet(sounds: Sequence[tuple[str, ...]]) -> Alphabet:
     """Letters, and the sounds that are not rare, in rising order."""
     counts = Counter(sound for word in sounds for sound in word)
     usual = sorted(sound for sound, count in counts.items() if count >= RARE)
@@ -114,19 +114,19 @@ def alphabet_of(sounds: Sequence[tuple[str, ...]]) -> Alphabet:
     return Alphabet(("", *usual), tuple(sorted(vowels)), tuple(LANGUAGES), LETTERS)
 
 
-def examples(
+def make_examples(
     alphabet: Alphabet, tag: int, sounds: Mapping[str, tuple[str, ...]], common: frozenset[str]
 ) -> "list[Example]":
     """A language's words, as often as an epoch has them."""
-    from kokoro_g2p.training.loop import Example, fits
+    from kokoro_g2p.training.loop import Example, can_align
 
     made = []
     for word, row in sounds.items():
-        if alphabet.reads(word) and alphabet.ids.keys() >= set(row):
+        if alphabet.can_read(word) and alphabet.ids.keys() >= set(row):
             example = Example(
                 alphabet.encode(word, tag), tuple(alphabet.ids[sound] for sound in row)
             )
-            made += [example] * (fits(example) * (OFTEN if word in common else 1))
+            made += [example] * (can_align(example) * (OFTEN if word in common else 1))
     return made
 
 
@@ -135,19 +135,17 @@ def write_list(code: Code, by_word: Mapping[str, str]) -> dict[str, Any]:
     parts. Returns how many, and of how many.
     """
     language = LANGUAGES[code]
-    reader, ask = (
-        LanguageReader(language, {}, NeuralG2P.load(dialect=code)),
-        espeak_of(language.espeak),
-    )
+    reader = LanguageReader(language, {}, NeuralG2P.load(dialect=code))
+    ask = open_espeak(language.espeak)
     reader.listed = {}
     reader.prepare(by_word)
     lines = [
         f"{word}\t{said}\n"
         for word, said in by_word.items()
-        if said and " " not in said and reader.ruled(word) != said
+        if said and " " not in said and reader.read_unlisted(word) != said
     ]
     lines += [f"{word}\t{language.probed(word, ask, True)}\n" for word in language.compounds]
-    with staged(DATA / f"{language.name}.txt.gz") as aside:
+    with write_aside(DATA / f"{language.name}.txt.gz") as aside:
         aside.write_bytes(gzip.compress("".join(sorted(lines)).encode("utf-8"), mtime=0))
     return {"words": len(by_word), "listed": len(lines)}
 
@@ -155,7 +153,7 @@ def write_list(code: Code, by_word: Mapping[str, str]) -> dict[str, Any]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.languages", __doc__)
+    parser = CommandParser("kokoro_g2p.training.languages", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the held-out words and the weights")
     parser.add_argument("--steps", type=int, default=STEPS, help="length of the plan")
     parser.add_argument(
@@ -166,10 +164,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.steps < 1:
         raise InputError(f"--steps {arguments.steps}: at least 1")
-    words = {code: frequent_words(code) for code in LANGUAGES}
+    words = {code: read_frequent_words(code) for code in LANGUAGES}
     # the lists need the commonest words' readings only, training all of them
     count = LISTED if arguments.lists else None
-    by_word = {code: readings(LANGUAGES[code], words[code][:count]) for code in LANGUAGES}
+    by_word = {code: ask_readings(LANGUAGES[code], words[code][:count]) for code in LANGUAGES}
     if not arguments.lists:
         train(arguments, words, by_word)
     figures: dict[str, Any] = {
@@ -185,21 +183,21 @@ def train(
 ) -> None:
     """Write the network."""
     from kokoro_g2p.network import save_weights
-    from kokoro_g2p.training.loop import Plan, Trainer
+    from kokoro_g2p.training.loop import Trainer, TrainingPlan
 
-    sounds = {code: sounds_of(by_word[code]) for code in LANGUAGES}
-    alphabet = alphabet_of([row for rows in sounds.values() for row in rows.values()])
+    sounds = {code: list_sounds(by_word[code]) for code in LANGUAGES}
+    alphabet = build_alphabet([row for rows in sounds.values() for row in rows.values()])
     lessons: list[Example] = []
     for tag, code in enumerate(LANGUAGES):
         unseen = {
-            *held_out(words[code], arguments.seed),
-            *held_out(words[code], arguments.seed + 1),
+            *draw_held_out(words[code], arguments.seed),
+            *draw_held_out(words[code], arguments.seed + 1),
         }
         rows = {word: row for word, row in sounds[code].items() if word not in unseen}
-        lessons += examples(alphabet, tag, rows, frozenset(words[code][:LISTED]))
+        lessons += make_examples(alphabet, tag, rows, frozenset(words[code][:LISTED]))
     symbols = 1 + len(alphabet.tags) + len(LETTERS)
     config = dataclasses.replace(SIZES, sounds=len(alphabet.sounds), symbols=symbols)
-    plan = Plan(arguments.steps, arguments.seed, symbols=SYMBOLS, falling_part=FALLING)
+    plan = TrainingPlan(arguments.steps, arguments.seed, symbols=SYMBOLS, falling_part=FALLING)
     trainer = Trainer(plan, lessons, config)
     if arguments.resume is not None:
         trainer.resume(arguments.resume)

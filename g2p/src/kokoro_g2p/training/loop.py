@@ -1,7 +1,7 @@
 """The training loop of the G2P network: words to batches, steps, the state on disk, averaged
 weights.
 
-    trainer = Trainer(Plan(steps=10600, seed=0), examples_of(split.training))
+    trainer = Trainer(TrainingPlan(steps=10600, seed=0), make_examples(split.training))
     trainer.run(Path("build/g2p/state.pt"), report=print)
 """
 
@@ -29,10 +29,10 @@ from kokoro_g2p.alphabet import (
     encode,
 )
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.files import staged
-from kokoro_g2p.network import LetterToSound, frames_of
+from kokoro_g2p.files import write_aside
+from kokoro_g2p.network import LetterToSound, split_frames
 from kokoro_g2p.neural import Config
-from kokoro_g2p.word_lists import pairs
+from kokoro_g2p.word_lists import parse_pairs
 
 # How often an epoch has each word: of gold twice, of silver once. A list without a tag stands in an
 # epoch once, with the tag of gold.
@@ -56,7 +56,7 @@ class Batch(NamedTuple):
     counts: Tensor
 
 
-def fits(example: Example) -> bool:
+def can_align(example: Example) -> bool:
     """Whether CTC can write the sounds into the frames: it needs one frame a sound, and a blank
     between two equal ones.
     """
@@ -64,7 +64,7 @@ def fits(example: Example) -> bool:
     return len(example.sounds) + equal <= FRAMES * len(example.symbols)
 
 
-def examples_of(
+def make_examples(
     training: Mapping[str, Mapping[str, str]], alphabet: Alphabet = AMERICAN
 ) -> list[Example]:
     """Every word of the lists, as often as an epoch has it. A word too short for its sounds is left
@@ -81,11 +81,13 @@ def examples_of(
                     f"{word!r} of {name}: {phonemes!r} is outside the model's alphabet"
                 )
             example = Example(encode(word, tag), tuple(alphabet.ids[sound] for sound in cut))
-            examples += [example] * (repeats if fits(example) else 0)
+            examples += [example] * (repeats if can_align(example) else 0)
     return examples
 
 
-def batches(examples: Sequence[Example], seed: int, epoch: int, symbols: int) -> Iterator[Batch]:
+def draw_batches(
+    examples: Sequence[Example], seed: int, epoch: int, symbols: int
+) -> Iterator[Batch]:
     """Yield one epoch: every example once, in batches of about `symbols` letters, padding
     counted.
     """
@@ -95,17 +97,18 @@ def batches(examples: Sequence[Example], seed: int, epoch: int, symbols: int) ->
     # Batches of words of one length have no padding. The sort is stable, so such words stay
     # shuffled.
     rows.sort(key=lambda row: len(examples[row].symbols))
-    chunks, start = [], 0
+    chunks = []
+    start = 0
     while start < len(rows):
         size = max(1, symbols // len(examples[rows[start]].symbols))
         chunks.append(rows[start : start + size])
         start += size
     order.shuffle(chunks)
     for chunk in chunks:
-        yield collated([examples[row] for row in chunk])
+        yield collect_batch([examples[row] for row in chunk])
 
 
-def collated(chunk: Sequence[Example]) -> Batch:
+def collect_batch(chunk: Sequence[Example]) -> Batch:
     """The batch of a chunk, padded to its longest word."""
     longest = max(len(example.symbols) for example in chunk)
     symbols = [
@@ -120,7 +123,8 @@ def collated(chunk: Sequence[Example]) -> Batch:
 
 
 # of Newton-Schulz, as in Muon's reference
-COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+ITERATIONS = 5
 ADAM_LIKE = 0.2  # Adam's usual root mean square of one step, in learning rates
 
 
@@ -143,13 +147,13 @@ class Muon(torch.optim.Optimizer):
                 mean = state.setdefault("momentum", torch.zeros_like(parameter))
                 mean.lerp_(parameter.grad, 1 - group["momentum"])
                 ahead = parameter.grad.lerp(mean, group["momentum"]).flatten(1)  # [out, in k]
-                change = orthogonalized(ahead)
+                change = orthogonalize(ahead)
                 # a step as large as Adam's, so that both optimizers share one schedule
                 scale = ADAM_LIKE * max(change.shape) ** 0.5
                 parameter.add_(change.view_as(parameter), alpha=-group["lr"] * scale)
 
 
-def orthogonalized(matrix: Tensor) -> Tensor:
+def orthogonalize(matrix: Tensor) -> Tensor:
     """The matrix with singular values near 1, by Newton-Schulz steps in bfloat16."""
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
@@ -164,7 +168,7 @@ def orthogonalized(matrix: Tensor) -> Tensor:
 
 def write_state(state: Path, content: dict[str, Any]) -> None:
     """Write the state aside and rename it."""
-    with staged(state) as aside:
+    with write_aside(state) as aside:
         torch.save(content, aside)
 
 
@@ -185,7 +189,7 @@ SAVE_EVERY_SECONDS, REPORT_EVERY_STEPS = 120.0, 500
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """The numbers of a training run."""
 
     steps: int
@@ -199,7 +203,7 @@ class Plan:
     midway: float = 0.3  # weight of the answers before the last
     gradient_limit: float = 2.0
 
-    def pace(self, step: int) -> float:
+    def compute_pace(self, step: int) -> float:
         """The factor of both learning rates at a step: a linear warm-up, then 1, then a fall to 1 %
         along 1 - sqrt.
         """
@@ -208,9 +212,9 @@ class Plan:
         return min(1.0, (step + 1) / self.warmup_steps) * max(0.01, 1 - math.sqrt(falling))
 
 
-def ctc(logits: Tensor, batch: Batch) -> Tensor:
+def compute_ctc(logits: Tensor, batch: Batch) -> Tensor:
     """The mean negative log-likelihood of a sound, for logits [B, S, 2 * sounds]."""
-    chances = frames_of(logits).float().log_softmax(dim=2).transpose(0, 1)  # [2S, B, sounds]
+    chances = split_frames(logits).float().log_softmax(dim=2).transpose(0, 1)  # [2S, B, sounds]
     frames = FRAMES * (batch.symbols != PADDING).sum(dim=1)
     return (
         F.ctc_loss(chances, batch.sounds, frames, batch.counts, blank=BLANK, reduction="sum")
@@ -222,7 +226,7 @@ class Trainer:
     """Responsibilities: 1. steps; 2. state on disk; 3. the averaged weights."""
 
     def __init__(
-        self, plan: Plan, examples: Sequence[Example], config: Config | None = None
+        self, plan: TrainingPlan, examples: Sequence[Example], config: Config | None = None
     ) -> None:
         torch.manual_seed(plan.seed)
         self.plan, self.examples, self.step = plan, examples, 0
@@ -230,7 +234,7 @@ class Trainer:
         self.master = LetterToSound(config or Config()).train()
         self.average = copy.deepcopy(self.master).requires_grad_(False).eval()
         self.worker = copy.deepcopy(self.master).bfloat16()
-        matrices, others = matrices_and_others(self.master)
+        matrices, others = split_parameters(self.master)
         self.optimizers = {
             "adam": torch.optim.Adam(others, lr=plan.rate, betas=(0.9, 0.98)),
             "muon": Muon(matrices, lr=plan.matrix_rate),
@@ -274,7 +278,7 @@ class Trainer:
         """Yield batches, epoch after epoch, from `step` on."""
         passed, epoch = 0, 0
         while True:
-            for batch in batches(self.examples, self.plan.seed, epoch, self.plan.symbols):
+            for batch in draw_batches(self.examples, self.plan.seed, epoch, self.plan.symbols):
                 passed += 1
                 if passed > self.step:
                     yield batch
@@ -282,12 +286,12 @@ class Trainer:
 
     def train_step(self, batch: Batch) -> float:
         """Train on one batch; returns the loss of the last answer."""
-        pace = self.plan.pace(self.step)
+        pace = self.plan.compute_pace(self.step)
         for name, rate in (("adam", self.plan.rate), ("muon", self.plan.matrix_rate)):
             self.optimizers[name].param_groups[0]["lr"] = rate * pace
         # so that a resumed run has the same dropout as an unbroken one
         torch.manual_seed(self.plan.seed * 1_000_003 + self.step)
-        *midway, last = (ctc(logits, batch) for logits in self.worker.stages(batch.symbols))
+        *midway, last = (compute_ctc(logits, batch) for logits in self.worker.stages(batch.symbols))
         self.worker.zero_grad(set_to_none=True)
         (last + self.plan.midway * sum(midway)).backward()
         # the worker computes in bfloat16, the master keeps fp32 weights that small steps can move
@@ -298,11 +302,11 @@ class Trainer:
         if bool(torch.isfinite(norm)):
             for optimizer in self.optimizers.values():
                 optimizer.step()
-        self._after_step()
+        self._update_copies()
         return float(last.detach())
 
     @torch.no_grad()
-    def _after_step(self) -> None:
+    def _update_copies(self) -> None:
         self.step += 1
         new: list[Tensor] = list(self.master.parameters())
         torch._foreach_copy_(list(self.worker.parameters()), new)
@@ -330,7 +334,7 @@ class Trainer:
         self.step, self.log = content["step"], content["log"]
 
 
-def matrices_and_others(model: LetterToSound) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def split_parameters(model: LetterToSound) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """The matrices inside the blocks, and all other parameters."""
     matrices = [parameter for parameter in model.blocks.parameters() if parameter.dim() == 2]
     ids = {id(parameter) for parameter in matrices}
@@ -338,10 +342,10 @@ def matrices_and_others(model: LetterToSound) -> tuple[list[nn.Parameter], list[
 
 
 # sounds of the British alphabet -> the American one that each begins as
-COUNTERPART = pairs("iː:i uː:u ɑː:ɑ ɔː:ɔ ɜː:ɜ ɛː:ɛ əː:ə Q:O a:æ ɒ:ɑ")
+COUNTERPART = parse_pairs("iː:i uː:u ɑː:ɑ ɔː:ɔ ɜː:ɜ ɛː:ɛ əː:ə Q:O a:æ ɒ:ɑ")
 
 
-def counterpart(sound: str, ids: Mapping[str, int]) -> int | None:
+def find_counterpart(sound: str, ids: Mapping[str, int]) -> int | None:
     """The place of the sound that a new one begins as; None where there is none."""
     mark = sound[:1] if sound[:1] in (PRIMARY, SECONDARY) else ""
     bare = sound.removeprefix(mark)
@@ -349,7 +353,7 @@ def counterpart(sound: str, ids: Mapping[str, int]) -> int | None:
 
 
 @torch.no_grad()
-def begun(
+def copy_weights(
     model: LetterToSound, source: LetterToSound, theirs: Alphabet, ours: Alphabet
 ) -> LetterToSound:
     """`model` with the weights of `source`. The answers [2 * sounds, C] and the condition [C, 2 *
@@ -361,7 +365,7 @@ def begun(
             state[name].copy_(array)
     for frame in range(FRAMES):
         for place, sound in enumerate(ours.sounds):
-            like = counterpart(sound, theirs.ids)
+            like = find_counterpart(sound, theirs.ids)
             if like is not None:
                 here, there = frame * len(ours.sounds) + place, frame * len(theirs.sounds) + like
                 state["answer.weight"][here] = source.answer.weight[there]

@@ -18,9 +18,9 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from kokoro_g2p.bundled import DATA, table
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
-from kokoro_g2p.files import staged
+from kokoro_g2p.bundled import DATA, read_json
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
+from kokoro_g2p.files import write_aside
 from kokoro_g2p.languages.lattice import FREE, LONGEST, UNLISTED, Lattice
 
 HAN = re.compile("[\u4e00-\u9fff]+")
@@ -31,15 +31,15 @@ RAREST, LEAST_PHRASE = 4, 3  # count of a word in jieba; characters of a phrase 
 COMMON = 50  # count of a short word that keeps the rows for single characters away
 
 
-def data_file(package: str, name: str) -> Path:
+def find_data_file(package: str, name: str) -> Path:
     """A file of an installed package."""
     return Path(str(distribution(package).locate_file(name)))
 
 
-def frequencies() -> dict[str, int]:
+def read_frequencies() -> dict[str, int]:
     """Words of Chinese characters with their counts in jieba's dictionary."""
     counts = {}
-    for line in data_file("jieba", "jieba/dict.txt").read_text(encoding="utf-8").splitlines():
+    for line in find_data_file("jieba", "jieba/dict.txt").read_text(encoding="utf-8").splitlines():
         word, count, *_ = line.split(" ")
         if HAN.fullmatch(word) and len(word) <= LONGEST:
             counts[word] = int(count)
@@ -52,7 +52,7 @@ def build(commonest: int) -> dict[str, Any]:
     """
     from pypinyin import Style, lazy_pinyin
 
-    tables = table("chinese.json")
+    tables = read_json("chinese.json")
     corrected = [(re.compile(form), place, said) for form, place, said in tables["corrected"]]
     polyphones = {row[0] for row in tables["polyphones"]}
 
@@ -66,7 +66,7 @@ def build(commonest: int) -> dict[str, Any]:
                 syllables[place] = said
         return syllables
 
-    counts = frequencies()
+    counts = read_frequencies()
     total = sum(counts.values())
     for word in tables["left_out"].split():
         counts.pop(word, None)
@@ -74,11 +74,11 @@ def build(commonest: int) -> dict[str, Any]:
     readings: dict[str, list[str]] = {}
     words: dict[str, str] = {}
 
-    def cost(count: int) -> int:
+    def compute_cost(count: int) -> int:
         return round((math.log(total) - math.log(max(count, 1))) / STEP)
 
     def add(word: str, count: int, reading: list[str]) -> None:
-        words[word] = chr(ord(FREE) + cost(count))
+        words[word] = chr(ord(FREE) + compute_cost(count))
         if reading != [usual[character] for character in word]:
             readings[word] = reading
 
@@ -96,7 +96,7 @@ def build(commonest: int) -> dict[str, Any]:
 
     lattice = Lattice(words, {})
     for word, count in counts.items():
-        if len(word) == 1 and cost(count) < UNLISTED:
+        if len(word) == 1 and compute_cost(count) < UNLISTED:
             add(word, count, read(word))
     several = sorted((word for word in counts if len(word) > 1), key=lambda w: (-counts[w], w))
     for word in several[:commonest]:
@@ -106,7 +106,7 @@ def build(commonest: int) -> dict[str, Any]:
         if counts[word] >= RAREST and is_needed(word):
             add(word, counts[word], read(word))
     phrases = json.loads(
-        data_file("pypinyin", "pypinyin/phrases_dict.json").read_text(encoding="utf-8")
+        find_data_file("pypinyin", "pypinyin/phrases_dict.json").read_text(encoding="utf-8")
     )
     for word in sorted(phrases, key=lambda word: (len(word), word)):
         fits = HAN.fullmatch(word) and LEAST_PHRASE <= len(word) <= LONGEST
@@ -124,9 +124,9 @@ def build(commonest: int) -> dict[str, Any]:
     }
 
 
-def simplified() -> Mapping[str, str]:
+def read_simplified() -> Mapping[str, str]:
     """Traditional characters, each with the simplified one that stands for it most often."""
-    lines = data_file(
+    lines = find_data_file(
         "opencc-python-reimplemented", "opencc/dictionary/TSCharacters.txt"
     ).read_text(encoding="utf-8")
     folded = {}
@@ -139,7 +139,7 @@ def simplified() -> Mapping[str, str]:
 
 def write_packed(target: Path, content: str) -> int:
     """Write a text as .gz, aside and renamed, and return its size."""
-    with staged(target) as aside:
+    with write_aside(target) as aside:
         aside.write_bytes(gzip.compress(content.encode(), compresslevel=9, mtime=0))
     return target.stat().st_size
 
@@ -147,11 +147,12 @@ def write_packed(target: Path, content: str) -> int:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.training.mandarin_words", __doc__)
+    parser = CommandParser("kokoro_g2p.training.mandarin_words", __doc__)
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the lists")
     parser.add_argument("--commonest", type=int, default=8_000, help="words listed in any case")
     arguments = parser.parse_args(argv)
-    built, folded = build(arguments.commonest), simplified()
+    built = build(arguments.commonest)
+    folded = read_simplified()
     rows = [f"{word}\t{entry}" for word, entry in sorted(built["words"].items())]
     lines = (" ".join(built["names"]), built["readings"], "".join(folded), "".join(folded.values()))
     sizes = {

@@ -15,9 +15,9 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from kokoro_g2p.bundled import DATA
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.files import staged
+from kokoro_g2p.files import write_aside
 from kokoro_g2p.word_lists import MISAKI_SHA256, Entry
 
 
@@ -40,7 +40,7 @@ def to_json(entries: Mapping[str, Entry]) -> bytes:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = Parser("kokoro_g2p.training.misaki_lists", __doc__)
+    parser = CommandParser("kokoro_g2p.training.misaki_lists", __doc__)
     parser.add_argument("--out", type=Path, default=DATA, help="the folder of the lists")
     arguments = parser.parse_args(argv)
     bytes_by_name = {}
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         if hashlib.sha256(content).hexdigest() != sha256:
             raise InputError(f"{path} is not the file of misaki that SHA-256 {sha256[:12]} names")
         target = arguments.out / f"{name}.txt.gz"
-        with staged(target) as aside:
+        with write_aside(target) as aside:
             aside.write_bytes(pack(json.loads(content)))
         bytes_by_name[name] = target.stat().st_size
         print(f"{target}  {bytes_by_name[name]:,} bytes")

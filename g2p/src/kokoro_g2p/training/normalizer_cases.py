@@ -13,7 +13,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from kokoro_g2p.commands import EXIT_GOOD, EXIT_REJECTED, Parser, command, conclude, print_table
+from kokoro_g2p.commands import (
+    EXIT_GOOD,
+    EXIT_REJECTED,
+    CommandParser,
+    command,
+    conclude,
+    print_table,
+)
 from kokoro_g2p.normalizer import normalize
 from kokoro_g2p.result import Dialect, Normalized
 
@@ -37,12 +44,12 @@ class Case:
     @property
     def tokens(self) -> list[str]:
         """The tokens that the normalizer makes of the text."""
-        return spoken_tokens(normalize(self.text, dialect=self.dialect))
+        return read_spoken(normalize(self.text, dialect=self.dialect))
 
     @property
     def is_right(self) -> bool:
         """Whether the tokens are the expected ones."""
-        return self.tokens == expected_tokens(self.spoken)
+        return self.tokens == read_expected(self.spoken)
 
 
 def read_cases(path: Path = CASES) -> list[Case]:
@@ -63,12 +70,12 @@ def read_cases(path: Path = CASES) -> list[Case]:
     return cases
 
 
-def expected_tokens(spoken: str) -> list[str]:
+def read_expected(spoken: str) -> list[str]:
     """Return a written spoken form as tokens, in lower case."""
     return [token.lower() for token in TOKEN.findall(spoken)]
 
 
-def spoken_tokens(normalized: Normalized) -> list[str]:
+def read_spoken(normalized: Normalized) -> list[str]:
     """Return the normalizer's tokens in the same form."""
     tokens: list[str] = []
     for token in normalized.tokens:
@@ -91,7 +98,7 @@ def print_categories(cases: list[Case]) -> None:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.normalizer_cases", __doc__)
+    parser = CommandParser("kokoro_g2p.training.normalizer_cases", __doc__)
     parser.add_argument(
         "--misses", action="store_true", help="print each case that is wrong, with what was said"
     )

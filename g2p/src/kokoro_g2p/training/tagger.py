@@ -20,7 +20,7 @@ import scipy.sparse
 from rich.console import Console
 from rich.progress import track
 
-from kokoro_g2p.commands import EXIT_GOOD, Parser, command, conclude
+from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.part_of_speech import (
     BASE,
@@ -32,12 +32,12 @@ from kokoro_g2p.part_of_speech import (
     TAGS,
     Classes,
     Tagger,
-    guess,
-    keys,
-    possible,
+    hash_features,
+    infer_class,
+    list_tags,
 )
-from kokoro_g2p.training.tagger_sources import PARTS, WORDNET, Example, Silver, examples
-from kokoro_g2p.word_lists import pairs, read, word_set
+from kokoro_g2p.training.tagger_sources import PARTS, WORDNET, Silver, WordNetExample, read_examples
+from kokoro_g2p.word_lists import parse_pairs, parse_set, read
 
 Tagged = list[tuple[str, str]]
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "tagger.npz"
@@ -49,9 +49,9 @@ _DRAWN = "nn nns jj rb vb vbp vbz vbd vbn vbg"
 DRAWN = _DRAWN.split()
 DEEP = 5  # names inside names
 LEAST = -11.0  # log P(word | tag) below which a reading is too rare to stand in a sentence
-SAME = pairs("nnp:nn nnps:nns jjr:jj jjs:jj rbr:rb rbs:rb rp:rb")
+SAME = parse_pairs("nnp:nn nnps:nns jjr:jj jjs:jj rbr:rb rbs:rb rp:rb")
 # heteronyms of g2p.heteronyms that misaki's lists lack
-EXTRA = word_set("lead leads resume resumes protest protests aged row")
+EXTRA = parse_set("lead leads resume resumes protest protests aged row")
 HELD_OUT = 20  # one sentence of so many is kept out of training
 # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
 KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3
@@ -75,11 +75,12 @@ def classify_readings(readings: Mapping[str, float], prior: Mapping[str, float])
     )
 
 
-def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
+def draw_sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
     """Yield `count` sentences as (word, tag) pairs. Words of GIVEN and of the rules have an empty
     tag.
     """
-    generator, drawn = random.Random(seed), lists(silver)
+    generator = random.Random(seed)
+    drawn = list_words(silver)
     word_lists, rules = read_block(GIVEN), read_block(RULES)
 
     def grow(name: str, depth: int) -> Tagged:
@@ -108,13 +109,13 @@ def read_block(path: pathlib.Path) -> dict[str, list[str]]:
     return {name: [choice.strip() for choice in choices.split("|")] for name, choices in lines}
 
 
-def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
+def list_words(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
     """The words of each tag and their cumulated weights. A weight is the square root of how often
     Festival's corpus has the word.
     """
     by_tag: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
     for word in sorted(silver.model.emit):
-        readings = silver.readings(word)
+        readings = silver.find_readings(word)
         # plain words of the open classes only
         if (
             not word.isalpha()
@@ -152,20 +153,25 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
     Raises InputError when a source is missing.
     """
     silver = Silver.load()
-    classes, heteronyms = Classes(stored_classes(silver)), word_tags(silver)
+    classes = Classes(find_stored_classes(silver))
+    heteronyms = find_word_tags(silver)
     named = heteronyms.keys() - IRREGULAR
     rows: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
 
     def add(words: Sequence[str], at: int, tag: str, origin: int, number: int) -> None:
-        allowed = PAST if possible(words[at]) == BASE else possible(words[at])
+        allowed = PAST if list_tags(words[at]) == BASE else list_tags(words[at])
         if tag in allowed:
-            features = keys(words, at, classes, origin != PATTERN and words[at].lower() in named)
+            features = hash_features(
+                words, at, classes, origin != PATTERN and words[at].lower() in named
+            )
             rows.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
 
-    for number, example in enumerate(islice(examples(WORDNET), limit)):
-        for at, tag, origin in tagged(silver, example):
+    for number, example in enumerate(islice(read_examples(WORDNET), limit)):
+        for at, tag, origin in tag_words(silver, example):
             add(example.words, at, tag, origin, number)
-    for number, made in enumerate(sentences(silver, PATTERNS if limit is None else limit, seed)):
+    for number, made in enumerate(
+        draw_sentences(silver, PATTERNS if limit is None else limit, seed)
+    ):
         for at, (_, tag) in enumerate(made):
             if tag:
                 add([word for word, _ in made], at, tag, PATTERN, number)
@@ -181,17 +187,19 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
     )
 
 
-def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
+def tag_words(silver: Silver, example: WordNetExample) -> Iterator[tuple[int, str, int]]:
     """Yield the index, tag and origin of each word of the example that can teach something."""
     certain: dict[int, tuple[str, ...]] = {}
     if example.target is not None:
         certain[example.target] = PARTS[example.pos]
-    elif example.pos == "v" and example.words and "vb" in silver.readings(example.words[0]):
+    elif example.pos == "v" and example.words and "vb" in silver.find_readings(example.words[0]):
         # the definition of a verb begins with one
         certain[0] = ("vb",)
     for at, (word, tag) in enumerate(
         zip(
-            example.words, silver.tags(example.words, certain) if example.words else (), strict=True
+            example.words,
+            silver.find_tags(example.words, certain) if example.words else (),
+            strict=True,
         )
     ):
         tag = SAME.get(tag, tag)
@@ -213,7 +221,7 @@ def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
             )
 
 
-def stored_classes(silver: Silver) -> dict[str, str]:
+def find_stored_classes(silver: Silver) -> dict[str, str]:
     """The ambiguity class of every word of both sources for which the rules by ending fail."""
     prior = dict(zip(silver.model.tags, silver.model.prior.tolist(), strict=True))
     stored = {}
@@ -224,13 +232,13 @@ def stored_classes(silver: Silver) -> dict[str, str]:
             and len(word) <= 20
             and word not in PRONOUNS
         ):
-            kind = classify_readings(silver.readings(word), prior)
-            if kind and kind != guess(word):
+            kind = classify_readings(silver.find_readings(word), prior)
+            if kind and kind != infer_class(word):
                 stored[word] = kind
     return stored
 
 
-def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
+def find_word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
     """Every heteronym of misaki's two gold lists and of EXTRA, with the tags that the sources give
     it.
     """
@@ -243,15 +251,15 @@ def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
     tags = {}
     for word in sorted({*words, *EXTRA}):
         if word == word.lower():
-            readings = {SAME.get(tag, tag) for tag in silver.readings(word)} | (
+            readings = {SAME.get(tag, tag) for tag in silver.find_readings(word)} | (
                 {"vbd", "vbn"} if word in IRREGULAR else set()
             )
-            tags[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
+            tags[word] = tuple(tag for tag in list_tags(word) if tag in readings) or list_tags(word)
     return tags
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TaggerRecipe:
     """The numbers of a training run."""
 
     seed: int = 0
@@ -266,7 +274,7 @@ class Recipe:
     decay: float = 2e-6
 
 
-def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+def build_matrix(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
     """A sparse matrix of ones [M, R], and the CRC-32 of its R columns, which are the features that
     occur at least `least` times.
     """
@@ -274,7 +282,8 @@ def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray
     frequent = counts >= least
     # a feature's column, or -1 for a rare one
     columns = np.where(frequent[numbers], (np.cumsum(frequent) - 1)[numbers], -1)
-    rows, present = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
+    rows = np.repeat(np.arange(len(items.lengths)), items.lengths)
+    present = columns >= 0
     ones = np.ones(int(present.sum()), np.float32)
     shape = (len(items.lengths), int(frequent.sum()))
     return scipy.sparse.csr_matrix((ones, (rows[present], columns[present])), shape=shape), names[
@@ -285,7 +294,7 @@ def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray
 def fit(
     matrix: scipy.sparse.csr_matrix,
     items: Items,
-    recipe: Recipe,
+    recipe: TaggerRecipe,
     epochs: int,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
@@ -324,7 +333,7 @@ def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     return shares / shares.sum(1, keepdims=True)
 
 
-def accuracy(
+def measure_accuracy(
     matrix: scipy.sparse.csr_matrix, items: Items, weights: np.ndarray
 ) -> dict[str, float]:
     """The share of right tags on the held-out sentences, by where the tag comes from."""
@@ -336,11 +345,11 @@ def accuracy(
     return {name: float(hits.mean()) for name, hits in chosen.items() if len(hits)}
 
 
-def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
+def train(items: Items, recipe: TaggerRecipe) -> tuple[Tagger, dict[str, float]]:
     """Fit all features, choose those that move scores most, fit these again and round to int8. The
     figures are those of the rounded weights.
     """
-    matrix, names = table(items, recipe.least)
+    matrix, names = build_matrix(items, recipe.least)
     weights = fit(matrix, items, recipe, recipe.epochs[0])
     # how far a feature moves one tag against the mean, weighed by how often it occurs
     moved = np.abs(weights - weights.mean(1, keepdims=True)).max(1) * np.sqrt(
@@ -353,7 +362,7 @@ def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
     scale = float(np.quantile(np.abs(weights), CLIP) / 127)
     rounded = np.clip(np.round(weights / scale), -127, 127).astype(np.int8)
     rows = dict(zip(names[chosen].tolist(), range(len(chosen)), strict=True))
-    return Tagger(rows, rounded, scale, items.classes, items.heteronyms), accuracy(
+    return Tagger(rows, rounded, scale, items.classes, items.heteronyms), measure_accuracy(
         matrix, items, rounded.astype(np.float32)
     )
 
@@ -361,15 +370,15 @@ def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("kokoro_g2p.training.tagger", __doc__)
-    parser.add_argument("--seed", type=int, default=Recipe.seed)
-    parser.add_argument("--features", type=int, default=Recipe.features)
+    parser = CommandParser("kokoro_g2p.training.tagger", __doc__)
+    parser.add_argument("--seed", type=int, default=TaggerRecipe.seed)
+    parser.add_argument("--features", type=int, default=TaggerRecipe.features)
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     arguments = parser.parse_args(argv)
     if arguments.features < 1 or arguments.seed < 0:
         raise InputError("--features must be 1 or more, --seed 0 or more")
     items = collect(arguments.seed)
-    tagger, held_out = train(items, Recipe(seed=arguments.seed, features=arguments.features))
+    tagger, held_out = train(items, TaggerRecipe(seed=arguments.seed, features=arguments.features))
     tagger.save(arguments.out)
     size = arguments.out.stat().st_size
     print(

@@ -3,7 +3,7 @@ licences (docs/g2p.md).
 
     apt-get install festlex-poslex wordnet-base
     .venv/bin/python -c 'from kokoro_g2p.training.tagger_sources import examples, WORDNET; \
-        print(next(examples(WORDNET)))'
+        print(next(read_examples(WORDNET)))'
 
 festlex-poslex 2.4 (University of Edinburgh) has log P(word | tag) and tag trigrams of the Wall
 Street Journal, with Penn tags in lower case. wordnet-base 3.0 (Princeton) has definitions and
@@ -22,10 +22,10 @@ import numpy as np
 
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.part_of_speech import split_words
-from kokoro_g2p.word_lists import pairs, word_set
+from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 POSLEX = Path("/usr/share/festival/dicts")
-CLOSED = word_set("dt in prp md cc to of wdt wp punc")
+CLOSED = parse_set("dt in prp md cc to of wdt wp punc")
 WORDNET = Path("/usr/share/wordnet")
 SHA256 = {
     "wsj.wp39.poslexR": "670916022d176c5f4c3e96cd182dbd938524a6e0283622a53f59e9bc5fa584c0",
@@ -38,7 +38,7 @@ SHA256 = {
 
 
 @dataclass(frozen=True)
-class Example:
+class WordNetExample:
     """The words of one example or definition. `target` is the index of the illustrated word, None
     in a definition; `pos` is its part of speech: n, v, a or r.
     """
@@ -77,7 +77,7 @@ def read_bytes(folder: Path, name: str) -> bytes:
     return content
 
 
-def tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
+def read_tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
     """The model from Festival's lexicon and trigram table. Trigrams are interpolated with bigrams,
     and these with the prior.
     """
@@ -93,7 +93,7 @@ def tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
     )
     return TagModel(
         tags,
-        emissions(read_bytes(folder, "wsj.wp39.poslexR").decode("latin-1")),
+        parse_emissions(read_bytes(folder, "wsj.wp39.poslexR").decode("latin-1")),
         np.log(third),
         np.log(prior + 1e-12),
     )
@@ -112,7 +112,7 @@ def expand(stream: np.ndarray, size: int) -> np.ndarray:
     return np.array(counts).reshape(size, size, size)  # [T, T, T]
 
 
-def emissions(text: str) -> dict[str, dict[str, float]]:
+def parse_emissions(text: str) -> dict[str, dict[str, float]]:
     """log P(word | tag) by word, from lines such as `("bow" ((nn -9.1) (vb -10.2) ) () )`."""
     readings = {}
     for word, tags in re.findall(r'^\("([^"]+)" \((.*?)\) \(\) \)$', text, re.MULTILINE):
@@ -122,7 +122,7 @@ def emissions(text: str) -> dict[str, dict[str, float]]:
     return readings
 
 
-def examples(folder: Path) -> Iterator[Example]:
+def read_examples(folder: Path) -> Iterator[WordNetExample]:
     """Yield every example sentence of WordNet that has a word of its synset, and every
     definition.
     """
@@ -132,24 +132,24 @@ def examples(folder: Path) -> Iterator[Example]:
                 yield from read_synset(line, {"adv": "r"}.get(pos, pos[0]))
 
 
-def read_synset(line: str, pos: str) -> Iterator[Example]:
+def read_synset(line: str, pos: str) -> Iterator[WordNetExample]:
     """Yield the definition and the examples of one synset's line."""
     # two fields a word from the fifth on, their number in hexadecimal in the fourth
     head, _, gloss = line.partition(" | ")
     fields = head.split()
     names = {name.split("(")[0].lower() for name in fields[4 : 4 + 2 * int(fields[3], 16) : 2]}
     definition = gloss.split('; "')[0].strip(' ;"')
-    yield Example(split_words(definition), None, pos)
+    yield WordNetExample(split_words(definition), None, pos)
     for sentence in re.findall(r'"([^"]+)"', gloss):
         words = split_words(sentence)
         target = next(
-            (index for index, word in enumerate(words) if shows(word.lower(), names, pos)), None
+            (index for index, word in enumerate(words) if is_form(word.lower(), names, pos)), None
         )
         if target is not None:
-            yield Example(words, target, pos)
+            yield WordNetExample(words, target, pos)
 
 
-def shows(word: str, names: set[str], pos: str) -> bool:
+def is_form(word: str, names: set[str], pos: str) -> bool:
     """Whether `word` is a regular form of a name of the synset."""
     if word in names:
         return True
@@ -166,10 +166,10 @@ def shows(word: str, names: set[str], pos: str) -> bool:
     return bool(stems & names)
 
 
-_PARTS = pairs("n:nn_nns_nnp_nnps v:vb_vbp_vbz_vbd_vbn_vbg a:jj_jjr_jjs r:rb_rbr_rbs")
+_PARTS = parse_pairs("n:nn_nns_nnp_nnps v:vb_vbp_vbz_vbd_vbn_vbg a:jj_jjr_jjs r:rb_rbr_rbs")
 PARTS = {part: tuple(tags.split()) for part, tags in _PARTS.items()}
 VERBAL = ("vb", "vbp", "vbz", "vbd", "md")
-POSSESSIVES, SUBJECTS = word_set("my your our their its whose"), word_set("i he she we they")
+POSSESSIVES, SUBJECTS = parse_set("my your our their its whose"), parse_set("i he she we they")
 # log P(word | tag) of a reading that only WordNet has; Festival's rarest word has -11.7
 UNSEEN = -12.5
 SEQUENCE_START = ("punc", "punc")
@@ -185,7 +185,7 @@ class Silver:
     @classmethod
     def load(cls, poslex: Path = POSLEX, wordnet: Path = WORDNET) -> "Silver":
         """Read both sources. Raises InputError when one is missing or of another version."""
-        return cls(tag_model(poslex), lemmas(wordnet))
+        return cls(read_tag_model(poslex), read_lemmas(wordnet))
 
     @cached_property
     def table(self) -> list[list[list[float]]]:
@@ -197,7 +197,7 @@ class Silver:
         """The number of each tag."""
         return {tag: number for number, tag in enumerate(self.model.tags)}
 
-    def readings(self, word: str) -> dict[str, float]:
+    def find_readings(self, word: str) -> dict[str, float]:
         """log P(word | tag) for each tag that the word can have. A word that both sources lack gets
         a guess from its form.
         """
@@ -210,19 +210,19 @@ class Silver:
         closed = any(tag in scores for tag in CLOSED)
         if word == lower and len(scores) > 1:
             scores.pop("nnp", None)
-        for tag in () if closed else self.known_tags(lower):
+        for tag in () if closed else self.find_known_tags(lower):
             scores.setdefault(tag, UNSEEN)
-        return scores or by_form(word)
+        return scores or infer_readings(word)
 
-    def known_tags(self, word: str) -> set[str]:
+    def find_known_tags(self, word: str) -> set[str]:
         """The tags that WordNet's parts of speech allow for this form."""
         tags: set[str] = set()
-        for form, per_part in forms(word):
+        for form, per_part in list_lemmas(word):
             for part in self.lemmas.get(form, ""):
                 tags.update(per_part.get(part, ()))
         return tags
 
-    def tags(self, words: Sequence[str], allowed: Mapping[int, tuple[str, ...]]) -> list[str]:
+    def find_tags(self, words: Sequence[str], allowed: Mapping[int, tuple[str, ...]]) -> list[str]:
         """The best sequence of tags, by Viterbi's algorithm. `allowed` restricts the tags at some
         indices.
         """
@@ -231,8 +231,8 @@ class Silver:
         states: dict[tuple[int, int], float] = {(first, second): 0.0}
         back: list[dict[tuple[int, int], int]] = []
         for position, word in enumerate(words):
-            choices = after_pronoun(
-                words[position - 1].lower() if position else "", self.readings(word)
+            choices = filter_readings(
+                words[position - 1].lower() if position else "", self.find_readings(word)
             )
             if position in allowed:
                 choices = {
@@ -250,9 +250,9 @@ class Silver:
                         came[last, number] = before
             states = step
             back.append(came)
-        return self.trace(states, back)
+        return self.follow_back(states, back)
 
-    def trace(
+    def follow_back(
         self, states: Mapping[tuple[int, int], float], back: list[dict[tuple[int, int], int]]
     ) -> list[str]:
         """Follow the best last state back to the start."""
@@ -264,7 +264,7 @@ class Silver:
         return path[::-1]
 
 
-def after_pronoun(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
+def filter_readings(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
     """The readings without verbs after "my" and without nouns after "they". Festival's corpus has
     one tag for both kinds of pronoun, so that its trigrams cannot tell.
     """
@@ -279,7 +279,7 @@ def after_pronoun(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
     return left or readings
 
 
-def lemmas(wordnet: Path) -> dict[str, str]:
+def read_lemmas(wordnet: Path) -> dict[str, str]:
     """The letters of each word's parts of speech, from the synsets, for single words in lower
     case.
     """
@@ -303,7 +303,7 @@ ENDINGS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
 )
 
 
-def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
+def list_lemmas(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
     """The possible lemmas of a form, each with the tags that the form would have by part of
     speech.
     """
@@ -326,7 +326,7 @@ def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
     return candidates
 
 
-def by_form(word: str) -> dict[str, float]:
+def infer_readings(word: str) -> dict[str, float]:
     """The readings of a word that neither source has."""
     if not any(letter.isalnum() for letter in word):
         return {"punc": UNSEEN}
