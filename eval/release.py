@@ -87,7 +87,9 @@ def parse_levels(options: ReleaseOptions, layout: str) -> list[tuple[Method, str
     return [(method, layout) for method in METHODS.values()]
 
 
-def combine_products(options: ReleaseOptions, levels: list[tuple[Method, str]]) -> list[tuple[Any, Any]]:
+def combine_products(
+    options: ReleaseOptions, levels: list[tuple[Method, str]]
+) -> list[tuple[Any, Any]]:
     """Every encoder of --encoders with every vocoder of these levels; of a search, all encoders."""
     if options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")

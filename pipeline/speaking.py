@@ -72,7 +72,11 @@ class Kokoro:
     """
 
     def __init__(
-        self, checkpoint: "Checkpoint", runtime: str, request: "PackageRequest", opened: "OpenedChain"
+        self,
+        checkpoint: "Checkpoint",
+        runtime: str,
+        request: "PackageRequest",
+        opened: "OpenedChain",
     ) -> None:
         """`runtime` opened the models of `request`."""
         from kokoro_ane.core import VoiceLibrary

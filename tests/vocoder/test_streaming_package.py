@@ -484,7 +484,10 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     whole = fp32.render(long)
     assert (
         snr_db(
-            make_parent_stage(checkpoint, manifest_of(built, "fp16")).make_torch_chain().render(long), whole
+            make_parent_stage(checkpoint, manifest_of(built, "fp16"))
+            .make_torch_chain()
+            .render(long),
+            whole,
         )
         >= 100
     )
