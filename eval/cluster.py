@@ -121,7 +121,7 @@ def run_call(task: bytes, wanted: dict[str, str], name: str, data: bytes) -> Any
     """
     from distributed import get_worker
 
-    worker = get_worker()
+    worker: Any = get_worker()
     theirs = list_versions() | {"threads": str(worker.state.nthreads)}
     if unlike := (wanted | {"threads": "1"}).items() - theirs.items():
         part, ours = min(unlike)
