@@ -175,7 +175,7 @@ def session(
     if not 1 <= options.workers <= MAX_WORKERS:
         raise InputError(f"--workers {options.workers}: give 1 to {MAX_WORKERS}")
     runtime = getattr(options, "runtime", DEFAULT_RUNTIME)
-    if options.features == PACKAGE and not RUNTIMES[runtime].packages:
+    if options.features == PACKAGE and not RUNTIMES[runtime].is_for_packages:
         raise InputError(
             f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none"
         )
