@@ -41,7 +41,7 @@ KINDS = {
     "temporary": {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.NamedTemporaryFile"},
 }
 # a block in one of these writes what nobody sees yet
-ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")
+ASIDE = ("staged", "staged_together", "open_aside", "scratch", "TemporaryDirectory")
 # File, kinds that it does itself, why.
 ROWS = """
     mlprogram/src/mlprogram/files.py | json | the place for JSON, and for files of mlprogram
