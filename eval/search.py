@@ -38,7 +38,7 @@ from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.pipeline import build_package
 from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, ensure_vocoder
-from kokoro_ane.speech import Utterance, own_speech
+from kokoro_ane.speech import Utterance, load_own_speech
 
 # How much of a limit a choice may use on the tuning set. Its worst of 24 clips is milder than the
 # worst of 60, and a mean has an interval.
@@ -203,7 +203,7 @@ class Search:
 def list_tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
     """The tuning set with ids as a corpus has them, so that its natural variation is kept."""
     clips = []
-    for clip in own_speech(checkpoint, TUNING):
+    for clip in load_own_speech(checkpoint, TUNING):
         said = f"{clip.voice}\t{clip.speed:g}\t{clip.phonemes}"
         digest = hashlib.sha256(said.encode()).hexdigest()
         clips.append(replace(clip, id=f"{CORPUS}-{digest[:16]}"))

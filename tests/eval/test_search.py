@@ -112,7 +112,9 @@ def test_a_package_above_its_forecast_is_built_smaller(searching, monkeypatch):
     """What stands beside the weights takes 0.4 MB more than was forecast."""
     made = searching(lambda *_: (0.1, 1.0))
     saved = made.candidates.saved
-    package = SimpleNamespace(load_verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6))
+    package = SimpleNamespace(
+        load_verified=lambda: SimpleNamespace(package_bytes=saved[-1] + 0.4e6)
+    )
     made.context.make_request = lambda *_: package
     made.context.options = SimpleNamespace(checkpoint=None, build=made.candidates.folder / "new")
     monkeypatch.setattr(search, "build_package", lambda _: made.context.options.build.rmdir())
