@@ -168,46 +168,44 @@ def judge_file(name: str, stage: str, context: JudgeContext) -> LevelRecord:
     return _judge(name, [file.manifest], context, find_wrong_scales(pairs))
 
 
+def judge_encoder_alone(encoder: str, context: JudgeContext) -> LevelRecord:
+    """Judge a product's encoder by its own gates, on the sets that every level is judged on."""
+    from kokoro_ane.eval.reference import list_judged_clips
+
+    clips = tuple(list_judged_clips(context.checkpoint, BOTH))
+    options = replace(context.options, set=BOTH, claim=NUMERIC)
+    try:
+        return judge_encoder(encoder, replace(context, clips=clips, options=options))
+    except CheckFailed as problem:
+        return make_failed_level(encoder, f"encoder {encoder}", f"encoder not built: {problem}")
+
+
 def judge_by_stages(encoder: str, vocoder: str, context: JudgeContext) -> LevelRecord:
     """Judge an encoder alone, and in front of a vocoder where both ship alone. Raises InputError
     for a vocoder that is not built.
     """
-    from kokoro_ane.eval.reference import list_judged_clips
-
-    clips = tuple(list_judged_clips(context.checkpoint, BOTH))
-    try:
-        alone = judge_encoder(
-            encoder,
-            replace(
-                context, clips=clips, options=replace(context.options, set=BOTH, claim=NUMERIC)
-            ),
-        )
-    except CheckFailed as problem:
-        return make_failed_level(f"{vocoder}+{encoder}", vocoder, f"encoder not built: {problem}")
+    alone = judge_encoder_alone(encoder, context)
+    if alone["failed"]:
+        return make_failed_level(f"{vocoder}+{encoder}", vocoder, alone["failed"])
     return judge_product(vocoder, encoder, context, alone["verdict"])
 
 
 def judge_product(
-    vocoder: str, encoder: str, context: JudgeContext, encoder_alone: str | None = None
+    vocoder: str,
+    encoder: str,
+    context: JudgeContext,
+    encoder_alone: str | None = None,
+    vocoder_alone: str | None = None,
 ) -> LevelRecord:
     """One combination. `encoder_alone`: the verdict of the encoder; where it is given, only stages
-    that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
-    chain too; sizes are with one voice, the first.
+    that ship alone are rendered, and the vocoder's verdict is read where it is not given. Text is
+    read by g2p's rules, as a bundle holds them, in the fp32 chain too.
     """
-    from kokoro_ane.pipeline import first_voice_bytes
-    from kokoro_g2p import text_bytes
-
-    checkpoint = context.checkpoint
     method, layout = parse_level(vocoder)
     manifest = context.make_request(method.name, layout).load_verified()
     paths = context.make_request(encoder=encoder).encoders
     encoders = [Manifest.load(path) for path in paths]
-    parts = {
-        "text": text_bytes(checkpoint.voices[:1]),
-        "encoder": sum(part.package_bytes for part in encoders),
-        "vocoder": manifest.package_bytes,
-        "voice": first_voice_bytes(checkpoint),
-    }
+    parts = count_parts_beside(encoder, context) | {"vocoder": manifest.package_bytes}
     level = {
         "failed": None,
         "stages": {"encoder": encoder, "vocoder": vocoder},
@@ -215,7 +213,7 @@ def judge_product(
         "packages": {part.package: part.package_sha256 for part in (manifest, *encoders)},
     }
     if encoder_alone is not None:
-        level |= _collect_verdicts(context, vocoder, manifest, encoder_alone)
+        level |= _collect_verdicts(context, vocoder, manifest, encoder_alone, vocoder_alone)
     name = f"{vocoder}+{encoder}"
     if not level.get("reasons"):
         execution = Execution(context.execution.precision, paths, PRODUCT)
@@ -229,20 +227,38 @@ def judge_product(
     }
 
 
+def count_parts_beside(encoder: str, context: JudgeContext) -> dict[str, int]:
+    """The bytes of a product's parts beside the vocoder: one voice, the first, is counted."""
+    from kokoro_ane.pipeline import first_voice_bytes
+    from kokoro_g2p import text_bytes
+
+    manifests = [Manifest.load(path) for path in context.make_request(encoder=encoder).encoders]
+    return {
+        "text": text_bytes(context.checkpoint.voices[:1]),
+        "encoder": sum(manifest.package_bytes for manifest in manifests),
+        "voice": first_voice_bytes(context.checkpoint),
+    }
+
+
 def _collect_verdicts(
-    context: JudgeContext, vocoder: str, manifest: Manifest, encoder_alone: str
+    context: JudgeContext,
+    vocoder: str,
+    manifest: Manifest,
+    encoder_alone: str,
+    vocoder_alone: str | None,
 ) -> dict[str, Any]:
     """The verdicts of both stages alone, and the reasons not to render them together."""
     from kokoro_ane.pipeline import decision_for
 
-    _, level = decision_for(
-        context.options.build / "release" / "decision.json", manifest.package_sha256
-    )
-    alone = {"encoder": encoder_alone, "vocoder": level["verdict"] if level else UNDECIDED}
+    if vocoder_alone is None:
+        file = context.options.build / "release" / "decision.json"
+        _, level = decision_for(file, manifest.package_sha256)
+        vocoder_alone = level["verdict"] if level else None
+    alone = {"encoder": encoder_alone, "vocoder": vocoder_alone or UNDECIDED}
     reasons = [
         f"the {stage} alone: {verdict}" for stage, verdict in alone.items() if verdict != SHIP
     ]
-    if not level:
+    if not vocoder_alone:
         command = f"kokoro-ane release --methods {vocoder}"
         reasons.insert(0, f"vocoder {vocoder} was not judged: `{command}` judges it")
     return {

@@ -7,6 +7,8 @@ name one level and say why.
     kokoro-ane release --at-most 40
     # a level a stage, judged together: docs/metrics.md
     kokoro-ane release --product [--encoders w8g] [--methods p6]
+    # the vocoder is searched in what the first encoder that ships leaves of the budget
+    kokoro-ane release --product --at-most 65
 
 Packages that are missing are built first. What was measured before is read from
 BUILD/release/cache: an interrupted run goes on where it stopped. Exit 0: the named level may be
@@ -87,11 +89,13 @@ def parse_levels(options: ReleaseOptions, layout: str) -> list[tuple[Method, str
 
 def combine_products(
     options: ReleaseOptions, levels: list[tuple[Method, str]]
-) -> list[tuple[str, str]]:
-    """Every encoder of --encoders with every vocoder of these levels."""
+) -> list[tuple[Any, Any]]:
+    """Every encoder of --encoders with every vocoder of these levels; of a search, all encoders."""
     if options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
     encoders = [find_method(name, ENCODER).name for name in options.encoders.split(",")]
+    if options.searches:
+        return [(encoders, level) for level in levels]
     vocoders = [level_name(method.name, layout) for method, layout in levels]
     return [(encoder, vocoder) for encoder in encoders for vocoder in vocoders]
 
@@ -125,8 +129,8 @@ def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Pa
 
     require_installed("the judge", "judge")
     file = "product.json" if options.product else "decision.json"
-    if options.searches and (options.product or options.no_build):
-        raise InputError("a search builds levels of the vocoder: no --product and no --no-build")
+    if options.searches and options.no_build:
+        raise InputError("a search builds levels of the vocoder: no --no-build")
     if options.at_most is not None and not options.at_most > 0:
         raise InputError(f"--at-most {options.at_most:g}: give a size in MB")
     ours = json_of("verdict", "provenance")
@@ -146,9 +150,10 @@ def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Pa
     searched: dict[str, Any] = {}
     with open_session(options, checkpoint, cache, not options.no_build) as context:
         if options.searches:
-            from kokoro_ane.eval.search import search_level
+            from kokoro_ane.eval.search import search_level, search_product
 
-            judge = partial(search_level, most_mb=options.at_most, record=searched)
+            judge = search_product if options.product else search_level
+            judge = partial(judge, most_mb=options.at_most, record=searched)
         levels = judge_all(context, names, judge)
         if all(level["failed"] for level in levels):
             raise InputError(

@@ -12,10 +12,12 @@ from functools import partial
 import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.data_files import read_json
 from kokoro_ane.eval import cluster as cluster_module
 from kokoro_ane.eval.cluster import Cluster, build_archive, list_versions, pack_call
 from kokoro_ane.eval.execution import Execution, Workers
 from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.release import main as release
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.quantize import LevelFile
 from kokoro_ane.speech.corpus import SpokenLine
@@ -148,6 +150,20 @@ def test_a_cluster_s_figures_are_those_of_this_process(
     with at(address, checkpoint) as workers:
         assert measured(workers, level, clips, kill) == expected
     assert processes.workers[0].wait() < 0
+
+
+@needs_dask
+@pytest.mark.slow
+def test_a_release_by_a_scheduler_is_decided_as_by_local_workers(processes, built, tmp_path):
+    flags = f"--checkpoint {built[0].folder} --build {built[1]} --no-build --layout padded"
+    flags += " --methods w8 --set judged --clips 2 --all-clips"
+    where = {"local": "--workers 1", "cluster": f"--scheduler {processes.address}"}
+    for name, workers in where.items():
+        assert release([*flags.split(), *workers.split(), "--out", str(tmp_path / name)]) == 3
+    decisions = [read_json(tmp_path / name / "decision.json", "")["levels"][0] for name in where]
+    local, cluster = ([clip["figures"] for clip in level["clips"]] for level in decisions)
+    assert len(local) == 2
+    assert cluster == local
 
 
 @needs_dask

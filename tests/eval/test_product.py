@@ -109,7 +109,7 @@ def chain_build(placed, tiny_build, monkeypatch):
     """A build folder with both packages; the encoder ships alone, and a bundle's words are few."""
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, placed[1] / path.name)
-    monkeypatch.setattr(levels, "judge_encoder", lambda *_: {"verdict": SHIP})
+    monkeypatch.setattr(levels, "judge_encoder", lambda *_: {"failed": None, "verdict": SHIP})
 
     def few_words(folder, *_):
         folder.mkdir(parents=True, exist_ok=True)
