@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FIGURES = {"vocoder_db": "waveform", "chain_db": "chain"}
 
 
-def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
+def compare(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     """Return the number of durations that differ, and the SNR in dB of the vocoder and of the
     chain.
     """
@@ -74,9 +74,9 @@ def main(argv: list[str] | None = None) -> int:
     from rich.progress import track
 
     from kokoro_ane.core import open_checkpoint
-    from kokoro_ane.speech import unseen_sentences
+    from kokoro_ane.speech import read_unseen_sentences
 
-    texts = unseen_sentences()
+    texts = read_unseen_sentences()
     if not 1 <= options.sentences <= len(texts):
         raise InputError(f"--sentences {options.sentences}: 1 to {len(texts)} are there")
     checkpoint = open_checkpoint(options.checkpoint)
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     for index, text in enumerate(
         track(texts[: options.sentences], "sentences", console=Console(stderr=True))
     ):
-        rows.append(compared(checkpoint, text, voices[index % len(voices)]))
+        rows.append(compare(checkpoint, text, voices[index % len(voices)]))
     names = ("voice", "seconds", "durations_changed", *FIGURES)
     print_figures(f"{checkpoint.name} against upstream, float64", rows, names)
     worst = {name: min(row[name] for row in rows) for name in FIGURES}

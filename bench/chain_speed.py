@@ -35,7 +35,7 @@ from typing import Any
 
 import torch
 
-from bench.figures import print_figures, resident_kib
+from bench.figures import print_figures, read_resident_kib
 from kokoro_ane.core import (
     EXIT_GOOD,
     EXIT_REJECTED,
@@ -64,7 +64,7 @@ from kokoro_ane.pipeline import (
 )
 from kokoro_ane.quantize import PackageRequest
 from kokoro_ane.runtimes import RUNTIMES, find_files, module_of, open_runtime
-from kokoro_ane.speech import speech_lines
+from kokoro_ane.speech import read_speech_lines
 from kokoro_g2p import chunks, text_reader
 
 MEMORY_LIMIT_MB = 50.0  # between the largest and the least peak of a runtime
@@ -83,14 +83,14 @@ SPOKEN = (
 MEMORY = ("runtime", "words", "peak_mb", *SPOKEN)
 
 
-def threads_argument(text: str) -> int:
+def parse_threads(text: str) -> int:
     """Parse a number of threads that PyTorch takes: 1 to 1024."""
     if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 1024")
     return int(text)
 
 
-def numbers(text: str) -> tuple[int, ...]:
+def parse_numbers(text: str) -> tuple[int, ...]:
     """Parse '5,20' as (5, 20)."""
     return tuple(int(part) for part in text.split(","))
 
@@ -106,32 +106,32 @@ class SpeedOptions(CommandOptions):
     voice: str | None = option("default: the checkpoint's first")
     runtimes: str = option("with commas; upstream among them: its KModel", "torch,mlprogram")
     words: tuple[int, ...] = option(
-        "lengths of text (default: 5,20,100,500,2000)", (5, 20, 100, 500, 2000), type=numbers
+        "lengths of text (default: 5,20,100,500,2000)", (5, 20, 100, 500, 2000), type=parse_numbers
     )
     text: tuple[str, ...] = option("these texts instead of lengths", (), nargs="+", metavar="TEXT")
-    threads: int = option("of PyTorch", 1, type=threads_argument)
+    threads: int = option("of PyTorch", 1, type=parse_threads)
     memory: tuple[int, ...] | None = option(
         "memory of the command at these lengths instead",
-        type=numbers,
+        type=parse_numbers,
         metavar="WORDS,WORDS",
         exclusive="what",
     )
     opening: bool = option("time and memory to open each part instead", False, exclusive="what")
 
 
-def memory(options: SpeedOptions) -> list[dict[str, Any]]:
+def measure_memory(options: SpeedOptions) -> list[dict[str, Any]]:
     """Run the command `speak` at each length and runtime, in one process each."""
     rows = []
     for runtime in options.runtimes.split(","):
         for words in options.memory:
             with tempfile.TemporaryDirectory() as folder:
                 book = Path(folder) / "book.txt"
-                book.write_text(text_of(words), encoding="utf-8")
-                rows.append({"runtime": runtime, "words": words} | _spoken(options, runtime, book))
+                book.write_text(make_text(words), encoding="utf-8")
+                rows.append({"runtime": runtime, "words": words} | _speak(options, runtime, book))
     return rows
 
 
-def _spoken(options: SpeedOptions, runtime: str, book: Path) -> dict[str, Any]:
+def _speak(options: SpeedOptions, runtime: str, book: Path) -> dict[str, Any]:
     words = f"-m kokoro_ane.pipeline.speak --quiet --runtime {runtime} --build".split()
     command = [sys.executable, *words, str(options.build), "--file", str(book)]
     command += ["-o", str(book.with_suffix(".wav")), "--timestamps", str(book.with_suffix(".json"))]
@@ -153,7 +153,7 @@ def _spoken(options: SpeedOptions, runtime: str, book: Path) -> dict[str, Any]:
     }
 
 
-def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
+def measure_opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     """Open encoder, vocoder and the reader of text one after the other in a fresh process, then
     speak a sentence with all of them.
     """
@@ -176,7 +176,7 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
             checkpoint.config.vocab,
         )
         return sum(
-            len(speech.audio) for speech in pipeline.speak(text_of(20), voice, SpeechOptions())
+            len(speech.audio) for speech in pipeline.speak(make_text(20), voice, SpeechOptions())
         )
 
     module = module_of(runtime)
@@ -185,29 +185,34 @@ def opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]:
     for part, act in (
         parts | {"text": partial(text_reader, "us"), "first sentence": speak}
     ).items():
-        pages = (resident_kib("RssFile"), resident_kib("RssAnon"))
+        pages = (read_resident_kib("RssFile"), read_resident_kib("RssAnon"))
         spent_s = time.process_time()
         opened_parts[part] = act()
-        mapped, copied = resident_kib("RssFile") - pages[0], resident_kib("RssAnon") - pages[1]
+        mapped, copied = (
+            read_resident_kib("RssFile") - pages[0],
+            read_resident_kib("RssAnon") - pages[1],
+        )
         grown = {
             "cpu_s": time.process_time() - spent_s,
             "mapped_mb": mapped / 1000,
             "copied_mb": copied / 1000,
         }
         rows.append(
-            {"runtime": runtime, "part": part} | grown | {"peak_mb": resident_kib("VmHWM") / 1000}
+            {"runtime": runtime, "part": part}
+            | grown
+            | {"peak_mb": read_resident_kib("VmHWM") / 1000}
         )
     return rows
 
 
-def text_of(words: int) -> str:
+def make_text(words: int) -> str:
     """Return the first `words` words of the repeated frozen sentences."""
-    sentences = [line.text for name in (JUDGED, TUNING) for line in speech_lines(name)]
+    sentences = [line.text for name in (JUDGED, TUNING) for line in read_speech_lines(name)]
     once = " ".join(sentences).split()
     return " ".join((once * (words // len(once) + 1))[:words])
 
 
-def upstream_speaker(
+def load_upstream_speaker(
     checkpoint: Checkpoint, voice: torch.Tensor, clock: Callable[[], float]
 ) -> Speaker:
     """Load upstream's model; return what speaks a text in a voice [510, 1, 256] by it. Raises
@@ -245,7 +250,7 @@ def upstream_speaker(
     return speak
 
 
-def pipeline_speaker(
+def load_pipeline_speaker(
     checkpoint: Checkpoint,
     options: SpeedOptions,
     runtime: str,
@@ -271,7 +276,7 @@ def pipeline_speaker(
     return speak
 
 
-def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]:
+def measure_speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]:
     """Measure every runtime at every length."""
     torch.set_num_threads(options.threads)
     voice = checkpoint.voice(options.voice or checkpoint.voices[0])
@@ -281,20 +286,20 @@ def speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[str, Any]]
     speakers = {}
     for runtime in options.runtimes.split(","):
         if runtime == UPSTREAM:
-            speakers[runtime] = upstream_speaker(checkpoint, voice, clock)
+            speakers[runtime] = load_upstream_speaker(checkpoint, voice, clock)
         else:
-            speakers[runtime] = pipeline_speaker(checkpoint, options, runtime, voice, clock)
+            speakers[runtime] = load_pipeline_speaker(checkpoint, options, runtime, voice, clock)
     for speak in speakers.values():
         # the first call loads and plans
-        speak(text_of(20))
+        speak(make_text(20))
     rows = []
-    for text in options.text or map(text_of, options.words):
+    for text in options.text or map(make_text, options.words):
         for runtime, speak in speakers.items():
             # resets the high-water mark
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             row = {"runtime": runtime, "threads": options.threads, "words": len(text.split())}
             row |= speak(text)
-            rows.append(row | {"peak_mb": resident_kib("VmHWM") / 1000})
+            rows.append(row | {"peak_mb": read_resident_kib("VmHWM") / 1000})
     return sorted(rows, key=lambda row: list(speakers).index(row["runtime"]))
 
 
@@ -315,7 +320,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(SpeedOptions, "bench.chain_speed", __doc__, argv)
     if options.memory:
-        rows = memory(options)
+        rows = measure_memory(options)
         print_figures("", rows, MEMORY)
         growth = {
             name: [row["peak_mb"] for row in rows if row["runtime"] == name]
@@ -331,11 +336,11 @@ def main(argv: list[str] | None = None) -> int:
         for runtime in options.runtimes.split(","):
             # a process of its own: pages of the runtime before would count
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
-                opened += fresh.submit(opening, options, runtime).result()
+                opened += fresh.submit(measure_opening, options, runtime).result()
         print_figures("", opened)
         return conclude(options, {"rows": opened}, EXIT_GOOD, "measured")
     checkpoint = open_checkpoint(options.checkpoint)
-    rows = speed(checkpoint, options)
+    rows = measure_speed(checkpoint, options)
     print_speed(rows)
     return conclude(options, {"rows": rows}, EXIT_GOOD, "measured")
 

@@ -25,7 +25,7 @@ COMMANDS = {
 }
 
 
-def content(build: Path, level: str) -> list[bytes]:
+def read_content(build: Path, level: str) -> list[bytes]:
     """Return program and weights of a level's package, without the version that wrote it."""
     from mlprogram import open_package
 
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     builds = {arguments.out / "this": sys.executable, arguments.out / "other": arguments.other}
 
-    def codes(line: str, level: str) -> list:
+    def run_both(line: str, level: str) -> list:
         """Return the exit codes of a command by both versions."""
         done = []
         for build, python in builds.items():
@@ -59,11 +59,11 @@ def main(argv: list[str] | None = None) -> int:
 
     rows = {}
     for level, line in COMMANDS.items():
-        rows[level] = codes(line, level)
-        first, second = (content(build, level) for build in builds)
+        rows[level] = run_both(line, level)
+        first, second = (read_content(build, level) for build in builds)
         if first != second:
             rows[level].append("differs")
-            rows[f"verdict of {level}"] = codes(JUDGE, level)
+            rows[f"verdict of {level}"] = run_both(JUDGE, level)
     code = EXIT_REJECTED if any(map(any, rows.values())) else EXIT_GOOD
     return conclude(arguments, rows, code, f"{len(rows)} commands by both versions")
 

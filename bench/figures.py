@@ -20,7 +20,7 @@ def print_figures(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence
     print_table(title, [name.replace("_", " ") for name in names], cells)
 
 
-def resident_kib(field: str) -> int:
+def read_resident_kib(field: str) -> int:
     """Return VmRSS, VmHWM, RssFile or RssAnon of this process in KiB (Linux)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1])

@@ -68,7 +68,7 @@ CUTS = {
 }
 
 
-def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
+def make_speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     """Return a function that speaks a text in a voice, by PyTorch."""
     from kokoro_ane.pipeline import Pipeline, SpeechOptions
     from kokoro_ane.quantize import PackageRequest
@@ -89,7 +89,7 @@ def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     return speaks
 
 
-def silences(speeches: "list[Speech]") -> Iterator[float]:
+def measure_silences(speeches: "list[Speech]") -> Iterator[float]:
     """Yield the seconds from the last sound before each join to the first after it."""
     for before, after in zip(speeches, speeches[1:], strict=False):
         if len(before.samples) and len(after.samples):
@@ -98,17 +98,17 @@ def silences(speeches: "list[Speech]") -> Iterator[float]:
             yield (tail + after.pause + lead) / SAMPLE_RATE_HZ
 
 
-def silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+def make_silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     """Return one row for each kind of join, over all voices."""
     rows = []
     for kind, text in CUTS.items():
-        gaps = [gap for voice in voices for gap in silences(speaks(text, voice))]
+        gaps = [gap for voice in voices for gap in measure_silences(speaks(text, voice))]
         spread = {"least_s": min(gaps), "median_s": float(np.median(gaps)), "most_s": max(gaps)}
         rows.append({"join": kind, "joins": len(gaps)} | spread)
     return rows
 
 
-def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+def make_time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     """Return how late words begin after a silence of 0.1 s or more, and end before one, in ms."""
     from kokoro_ane.pipeline import time_words
 
@@ -138,7 +138,7 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+def make_reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     """Return how many of 64 replies are recognized, in texts of eight and each alone."""
     import pocketsphinx
 
@@ -166,7 +166,7 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     return rows
 
 
-ROWS = {"silence": silence_rows, "times": time_rows, "replies": reply_rows}
+ROWS = {"silence": make_silence_rows, "times": make_time_rows, "replies": make_reply_rows}
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(HeardOptions, "bench.heard_joins", __doc__, argv)
     checkpoint = open_checkpoint(options.checkpoint)
     voices = (options.voices or ",".join(checkpoint.voices)).split(",")
-    speaks = speaker(checkpoint, options.raw)
+    speaks = make_speaker(checkpoint, options.raw)
     results = {}
     for name in options.rows.split(","):
         rows = ROWS[name](speaks, voices)

@@ -52,12 +52,12 @@ def measure_voice(reference: Any, packages: dict[str, Any], voice: str) -> list[
 
     from kokoro_ane.core import JUDGED
     from kokoro_ane.eval import Baseline, Trial, measure
-    from kokoro_ane.speech import speak_line, speech_lines
+    from kokoro_ane.speech import read_speech_lines, speak_line
 
     found: dict[str, list[dict[str, float]]] = {method: [] for method in (*packages, "seed")}
     frames = []
     for number in LINES:
-        line = speech_lines(JUDGED)[number]._replace(speed=1.0)
+        line = read_speech_lines(JUDGED)[number]._replace(speed=1.0)
         clip = speak_line(reference.encoder, reference.checkpoint, line, voice, f"{voice}-{number}")
         frames.append(clip.frames)
         inputs = reference.compute_inputs(clip)

@@ -130,7 +130,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Constant:
+class UnmeasuredFigure:
     """Numbers with a unit that nobody measured, and why they stand on these pages."""
 
     figure: tuple[str, ...]
@@ -143,7 +143,8 @@ def read_record(path: Path) -> Figures:
     """The figures of a file that `kokoro-ane quality` wrote. Raises InputError for another."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        summary, origin = record["summary"], record["provenance"]
+        summary = record["summary"]
+        origin = record["provenance"]
         means = {
             name.removeprefix("voice "): values["mcd_increase_db"]
             for name, values in record["means_of"].items()
@@ -186,42 +187,42 @@ def read_file() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def kept() -> dict[tuple[str, str, str, str], Figures]:
+def read_levels() -> dict[tuple[str, str, str, str], Figures]:
     """Every judged level by its key."""
     levels = (Figures(**each) for each in read_file()["levels"])
     return {one.key: one for one in levels}
 
 
-def measurements() -> list[Measurement]:
+def read_measurements() -> list[Measurement]:
     """All that was measured besides judged levels."""
     return [Measurement(**each) for each in read_file()["figures"]]
 
 
-def constants() -> list[Constant]:
+def read_constants() -> list[UnmeasuredFigure]:
     """The numbers that nobody measured."""
-    return [Constant(**each) for each in read_file()["constants"]]
+    return [UnmeasuredFigure(**each) for each in read_file()["constants"]]
 
 
 def keep(paths: Sequence[Path]) -> int:
     """Add what files of `kokoro-ane quality` hold to docs/figures.json; return how many."""
-    levels = kept() | {one.key: one for one in map(read_record, paths)}
+    levels = read_levels() | {one.key: one for one in map(read_record, paths)}
     write_json(FIGURES, read_file() | {"levels": [asdict(levels[key]) for key in sorted(levels)]})
     return len(paths)
 
 
-def chosen(weights: str, layout: str, texts: str = "both") -> list[Figures]:
+def choose_levels(weights: str, layout: str, texts: str = "both") -> list[Figures]:
     """The levels of some weights on one set or on those that judge, by falling size. Raises
     InputError where none is kept.
     """
-    found = [one for one in kept().values() if one.key[:3] == (weights, layout, texts)]
+    found = [one for one in read_levels().values() if one.key[:3] == (weights, layout, texts)]
     if not found:
         raise InputError(f"docs/figures.json has no level of {weights}, {layout}, {texts}")
     return sorted(found, key=lambda one: -one.megabytes)
 
 
-def level_rows(weights: str, layout: str, texts: str = "both") -> list[list[str]]:
+def make_level_rows(weights: str, layout: str, texts: str = "both") -> list[list[str]]:
     """A row a level, and one of another noise seed."""
-    levels = chosen(weights, layout, texts)
+    levels = choose_levels(weights, layout, texts)
     rows = [
         [
             f"`{one.method}`",
@@ -240,9 +241,9 @@ def level_rows(weights: str, layout: str, texts: str = "both") -> list[list[str]
     return [*rows, seed + [""] * 5]
 
 
-def whole_rows(weights: str, layout: str) -> list[list[str]]:
+def make_whole_rows(weights: str, layout: str) -> list[list[str]]:
     """A row a level: its vocoder, and with the encoder `mixed` all that an app loads."""
-    (encoder,) = [one for one in measurements() if (one.table, one.what) == ENCODER]
+    (encoder,) = [one for one in read_measurements() if (one.table, one.what) == ENCODER]
     besides_mb = float(encoder.figure[0]) + (TEXT_BYTES["us"] + VOICE_BYTES) / 1e6
     return [
         [
@@ -253,35 +254,36 @@ def whole_rows(weights: str, layout: str) -> list[list[str]]:
             f"{one.pesq[0]:.2f} / {one.pesq[1]:.2f}",
             VERDICTS[one.verdict],
         ]
-        for one in chosen(weights, layout)
+        for one in choose_levels(weights, layout)
     ]
 
 
-def ground_rows(*grounds: str) -> list[list[str]]:
+def make_ground_rows(*grounds: str) -> list[list[str]]:
     """A row a level: its verdict and its increase of MCD on each set of weights."""
     levels = {
-        ground: {one.method: one for one in chosen(ground, "streaming")} for ground in grounds
+        ground: {one.method: one for one in choose_levels(ground, "streaming")}
+        for ground in grounds
     }
     return [
-        [f"`{name}`", *(told(levels[ground].get(name)) for ground in grounds)]
+        [f"`{name}`", *(describe_verdict(levels[ground].get(name)) for ground in grounds)]
         for name in levels[grounds[0]]
     ]
 
 
-def told(one: Figures | None) -> str:
+def describe_verdict(one: Figures | None) -> str:
     """A cell: verdict, increase, and that of long clips."""
     if one is None:
         return "not judged"
     return f"{one.verdict}, {one.increase_db:.3f} dB ({one.long_increase_db:.3f} in long clips)"
 
 
-def measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
+def make_measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
     """A row a measurement. The first column says what was measured; those named command, commit
     and `made by` have what measured it.
     """
     rows = []
     before = ""
-    for one in measurements():
+    for one in read_measurements():
         if one.table != name:
             continue
         maker = f"`{one.command}` of {one.commit}"
@@ -296,7 +298,7 @@ def measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
 
 
 ROWS: MappingProxyType[str, Callable[..., list[list[str]]]] = MappingProxyType(
-    {"levels": level_rows, "whole": whole_rows, "grounds": ground_rows}
+    {"levels": make_level_rows, "whole": make_whole_rows, "grounds": make_ground_rows}
 )
 
 
@@ -306,7 +308,7 @@ def with_rows(mark: re.Match[str]) -> str:
     words = mark[3].split()
     lines = mark[4].splitlines(keepends=True)[:2]
     heads = [cell.strip() for cell in lines[0].strip("|\n").split("|")]
-    rows = measured_rows(heads, *words) if kind == "figures" else ROWS[kind](*words)
+    rows = make_measured_rows(heads, *words) if kind == "figures" else ROWS[kind](*words)
     for row in rows:
         if len(row) != len(heads):
             raise InputError(f"{mark[1].strip()}: {len(heads)} columns, and a row of {len(row)}")
@@ -319,37 +321,37 @@ def with_tables(page: str) -> str:
     return MARK.sub(with_rows, page)
 
 
-def numbers(cells: Sequence[str]) -> list[str]:
+def find_numbers(cells: Sequence[str]) -> list[str]:
     """All numbers of some cells, as written."""
     return re.findall(NUMBER, " ".join(cells))
 
 
-def measured_numbers(text: str) -> list[str]:
+def find_measured_numbers(text: str) -> list[str]:
     """The numbers of a text that have a unit or a decimal point, as written."""
-    return [number for found in FIGURE.finditer(text) for number in numbers([found[0]])]
+    return [number for found in FIGURE.finditer(text) for number in find_numbers([found[0]])]
 
 
-def prose(page: str) -> str:
+def extract_prose(page: str) -> str:
     """A page without the rows that the file writes, code, targets of links, and versions."""
     heads = MARK.sub(lambda mark: mark[4].split("\n")[0], page)
     return VERSION.sub("", NO_PROSE.sub(" ` ", heads))
 
 
-def without_source(name: str, page: str) -> list[str]:
+def find_without_source(name: str, page: str) -> list[str]:
     """The figures in a page's prose that are in no record for it; and the records for it that the
     prose does not quote, those of a table in a part, all others whole.
     """
-    text = prose(page)
-    shown = measured_numbers(text)
-    words = set(numbers([text]))
+    text = extract_prose(page)
+    shown = find_measured_numbers(text)
+    words = set(find_numbers([text]))
     # Of a judged level, prose may quote the size and the MCD of another seed.
-    levels = [(f"{one.megabytes:.1f}", f"{one.seed_mcd_db:.2f}") for one in kept().values()]
+    levels = [(f"{one.megabytes:.1f}", f"{one.seed_mcd_db:.2f}") for one in read_levels().values()]
     known = {number for level in levels for number in level}
     unquoted = []
-    for one in (*measurements(), *constants()):
+    for one in (*read_measurements(), *read_constants()):
         if name not in one.pages:
             continue
-        figures = numbers(one.figure)
+        figures = find_numbers(one.figure)
         known.update(figures)
         parts = [number in words for number in figures]
         if not (any(parts) if one.table else all(parts)):
@@ -376,7 +378,7 @@ def main(argv: list[str] | None = None) -> int:
         if (page := with_tables(text)) != text:
             path.write_text(page, encoding="utf-8")
             report[name] = "written"
-        if figures := without_source(name, page):
+        if figures := find_without_source(name, page):
             lost[name] = figures
             print(f"{name}: {'; '.join(figures)}", file=sys.stderr)
     if lost:

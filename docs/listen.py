@@ -50,7 +50,7 @@ SENTENCES = MappingProxyType(
 )
 
 
-def utterances(reference: "Reference") -> "list[Utterance]":
+def speak_sentences(reference: "Reference") -> "list[Utterance]":
     """The sentences as their voices speak them, with the prosody of the 32-bit encoder."""
     from kokoro_ane.speech import Line, speak_line
     from kokoro_g2p import text_reader, voice_language
@@ -65,14 +65,14 @@ def utterances(reference: "Reference") -> "list[Utterance]":
     return spoken
 
 
-def figures_of(original: "np.ndarray", other: "np.ndarray") -> dict[str, float]:
+def measure_figures(original: "np.ndarray", other: "np.ndarray") -> dict[str, float]:
     """METRICS of a version [600F] against the original."""
     from kokoro_ane.eval import Trial, measure
 
     return measure(Trial(original.astype("float64"), other.astype("float64")), METRICS)
 
 
-def sounds_of(build: Path, levels: "list[str]") -> str:
+def render_sounds(build: Path, levels: "list[str]") -> str:
     """What the player reads, as JSON that no HTML reader takes for a tag: each sentence by the
     32-bit model, by another noise seed and by the executed package of each level.
     """
@@ -101,7 +101,7 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
         for name in levels
     }
     clips = []
-    for one in render_auditions(reference, packages, utterances(reference)):
+    for one in render_auditions(reference, packages, speak_sentences(reference)):
         original = one.signals[REFERENCE]
         seed = reference.render_clock(reference.compute_inputs(one.utterance, 1)).astype("float32")
         signals = {name: one.signals[name] for name in levels} | {SEED: seed}
@@ -113,8 +113,10 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
                 "voice": one.utterance.voice,
                 "text": one.utterance.text,
                 "sounds": sounds,
-                "figures": {name: figures_of(original, heard) for name, heard in signals.items()},
-                "seed": figures_of(original, seed),
+                "figures": {
+                    name: measure_figures(original, heard) for name, heard in signals.items()
+                },
+                "seed": measure_figures(original, seed),
             }
         )
     sizes = {
@@ -131,15 +133,15 @@ def sounds_of(build: Path, levels: "list[str]") -> str:
     return format_player_json(data)
 
 
-def page(sounds: str) -> str:
-    """The whole page. `sounds`: of sounds_of."""
-    from figures import WORDS, chosen
+def render_page(sounds: str) -> str:
+    """The whole page. `sounds`: of render_sounds."""
+    from figures import WORDS, choose_levels
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from kokoro_ane.eval import read_asset
 
     data = json.loads(sounds)
-    levels = chosen(WEIGHTS, LAYOUT)
+    levels = choose_levels(WEIGHTS, LAYOUT)
     rows = [
         (
             one.method,
@@ -185,13 +187,13 @@ class ListenOptions(CommandOptions):
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     options = parse(ListenOptions, "docs/listen.py", __doc__, argv)
-    from figures import chosen
+    from figures import choose_levels
 
     from kokoro_ane.core import staged
 
     # the smallest that ships is heard first
-    levels = [*(one.method for one in reversed(chosen(WEIGHTS, LAYOUT))), *REJECTED]
-    text = page(sounds_of(options.build, levels)).encode()
+    levels = [*(one.method for one in reversed(choose_levels(WEIGHTS, LAYOUT))), *REJECTED]
+    text = render_page(render_sounds(options.build, levels)).encode()
     PAGE.parent.mkdir(exist_ok=True)
     with staged(PAGE, OURS) as aside:
         aside.write_bytes(text)

@@ -50,7 +50,7 @@ SEED = "another noise seed"
 CHIPS = ("M1", "A14", "A15", "M4")  # columns of the table in docs/devices.md
 
 
-def recorded(name: str) -> Any:
+def read_recording(name: str) -> Any:
     """Read a recording: samples [n] float64. Raises InputError where it is missing."""
     import soundfile
 
@@ -60,7 +60,7 @@ def recorded(name: str) -> Any:
     return soundfile.read(path)[0]
 
 
-def spectrum_db(samples: Any) -> Any:
+def compute_spectrum_db(samples: Any) -> Any:
     """Return the power spectrum [513, frames] in dB below the loudest bin, a column each 5 ms."""
     import numpy as np
     from scipy.signal import stft
@@ -70,17 +70,17 @@ def spectrum_db(samples: Any) -> Any:
     return power_db - power_db.max()
 
 
-def spectra_db() -> dict[str, Any]:
+def compute_spectra_db() -> dict[str, Any]:
     """Return the spectrum of each recording that is drawn, at least -70 dB."""
     import numpy as np
 
     names = [name for name in RECORDINGS if name != "mixed18"]
-    return {name: np.maximum(spectrum_db(recorded(name)), -70) for name in names}
+    return {name: np.maximum(compute_spectrum_db(read_recording(name)), -70) for name in names}
 
 
-def distances_db() -> dict[str, str]:
+def compute_distances_db() -> dict[str, str]:
     """Return how far each recording is from the original, in dB as the picture says it."""
-    spectra = spectra_db()
+    spectra = compute_spectra_db()
     original = spectra.pop("original")
     return {name: f"{abs(each - original).mean():.1f}" for name, each in spectra.items()}
 
@@ -89,9 +89,11 @@ def draw_spectrograms() -> Path:
     """Write docs/pictures/spectrograms.png: each recording, and its distance to the original."""
     import numpy as np
 
-    plots, spectra, distances = plotting(), spectra_db(), distances_db()
+    plots = import_pyplot()
+    spectra = compute_spectra_db()
+    distances = compute_distances_db()
     names = list(spectra)
-    seconds = len(recorded("original")) / SAMPLE_RATE_HZ
+    seconds = len(read_recording("original")) / SAMPLE_RATE_HZ
     figure, axes = plots.subplots(len(names), 2, figsize=(11, 9), sharex=True, sharey=True)
     for row, name in enumerate(names):
         left, right = axes[row]
@@ -113,17 +115,17 @@ def draw_spectrograms() -> Path:
     axes[0][1].set_axis_off()
     for axis in axes[-1]:
         axis.set_xlabel("seconds")
-    return saved(figure, "spectrograms", distances)
+    return save_picture(figure, "spectrograms", distances)
 
 
-def level_points() -> dict[str, tuple[float, float, str]]:
+def read_level_points() -> dict[str, tuple[float, float, str]]:
     """Read MB, MCD in dB and verdict of each level in the padded layout that has a verdict, and the
     MCD of another noise seed.
     """
-    from figures import measurements
+    from figures import read_measurements
 
     points = {}
-    for one in measurements():
+    for one in read_measurements():
         if one.table == "padded":
             size_mb, _, mcd_db, verdict = one.figure
             name = one.what.split("`")[1] if verdict.isupper() else SEED
@@ -134,8 +136,8 @@ def level_points() -> dict[str, tuple[float, float, str]]:
 
 def draw_levels() -> Path:
     """Write docs/pictures/levels.png: size and distance of each level, beside another seed's."""
-    plots = plotting()
-    points = level_points()
+    plots = import_pyplot()
+    points = read_level_points()
     _, seed_mcd_db, _ = points[SEED]
     figure, axis = plots.subplots(figsize=(8, 4.2))
     for name, (size_mb, mcd_db, verdict) in points.items():
@@ -155,24 +157,24 @@ def draw_levels() -> Path:
     axis.set(xlim=(20, 114), ylim=(-0.1, 2.6))
     axis.set_title("green dot: ships; red cross: rejected", fontsize=10)
     axis.grid(alpha=0.3)
-    return saved(figure, "levels", points)
+    return save_picture(figure, "levels", points)
 
 
-def chip_shares() -> dict[str, list[int]]:
+def read_chip_shares() -> dict[str, list[int]]:
     """Read for each layout the percentage of the arithmetic that stays on the engine of CHIPS."""
-    from figures import measurements
+    from figures import read_measurements
 
     return {
         one.what.strip("`"): [int(cell.strip(" %")) for cell in one.figure]
-        for one in measurements()
+        for one in read_measurements()
         if one.table == "chips"
     }
 
 
 def draw_chips() -> Path:
     """Write docs/pictures/chips.png: shares on the engine, a group of bars for each chip."""
-    plots = plotting()
-    shares = chip_shares()
+    plots = import_pyplot()
+    shares = read_chip_shares()
     figure, axis = plots.subplots(figsize=(8, 3.4))
     for place, (layout, percents) in enumerate(shares.items()):
         bars = axis.bar(
@@ -183,10 +185,10 @@ def draw_chips() -> Path:
     axis.set(ylabel="% of the arithmetic", ylim=(0, 100))
     axis.set_title("forecast, pessimistic: stays on the Neural Engine at 13.5 s", fontsize=10)
     axis.legend(ncols=3, loc="upper center")
-    return saved(figure, "chips", shares)
+    return save_picture(figure, "chips", shares)
 
 
-def plotting() -> Any:
+def import_pyplot() -> Any:
     """Import pyplot without a screen. Raises InputError where matplotlib is missing."""
     try:
         import matplotlib
@@ -198,7 +200,7 @@ def plotting() -> Any:
     return pyplot
 
 
-def saved(figure: Any, name: str, values: Any) -> Path:
+def save_picture(figure: Any, name: str, values: Any) -> Path:
     """Write the figure with the values that it shows, without the version of matplotlib."""
     from PIL import Image, PngImagePlugin
 
@@ -246,9 +248,9 @@ def render_recordings(build: Path) -> list[Path]:
 # what it shows, and how it is drawn
 DRAWINGS: MappingProxyType[str, tuple[Callable[[], Any], Callable[[], Path]]] = MappingProxyType(
     {
-        "spectrograms": (distances_db, draw_spectrograms),
-        "levels": (level_points, draw_levels),
-        "chips": (chip_shares, draw_chips),
+        "spectrograms": (compute_distances_db, draw_spectrograms),
+        "levels": (read_level_points, draw_levels),
+        "chips": (read_chip_shares, draw_chips),
     }
 )
 

@@ -37,7 +37,7 @@ to the code. It is not counted as written words.
 """
 
 
-def public_calls() -> Iterator[str]:
+def list_public_calls() -> Iterator[str]:
     """Yield each public name of kokoro_ane with its signature and docstring."""
     yield "## Public calls\n"
     for name in sorted(kokoro_ane.__all__, key=str.lower):
@@ -51,7 +51,7 @@ def public_calls() -> Iterator[str]:
         yield f"```text\n{signature}{inspect.getdoc(value)}\n```\n"
 
 
-def field_rows(kind: type) -> list[tuple[str, str, str]]:
+def list_fields(kind: type) -> list[tuple[str, str, str]]:
     """Return name, type and meaning of each field that `kind` adds to its bases; the docstring
     holds the meaning as `name: words.`
     """
@@ -70,7 +70,7 @@ def field_rows(kind: type) -> list[tuple[str, str, str]]:
     return rows
 
 
-def manifest_fields() -> Iterator[str]:
+def list_manifest_fields() -> Iterator[str]:
     """Yield the fields of a bundle's manifest.json."""
     from kokoro_ane.pipeline import assembly
 
@@ -85,11 +85,11 @@ def manifest_fields() -> Iterator[str]:
         about = " ".join((inspect.getdoc(kind) or "").split("\n\n", 1)[0].split())
         yield f"**{title}.** {about}\n"
         yield "| field | type | meaning |\n| --- | --- | --- |"
-        yield from (f"| `{name}` | {hint} | {says} |" for name, hint, says in field_rows(kind))
+        yield from (f"| `{name}` | {hint} | {says} |" for name, hint, says in list_fields(kind))
         yield ""
 
 
-def gates() -> Iterator[str]:
+def list_gates() -> Iterator[str]:
     """Yield every limit of the vocoder's levels, with its reason."""
     from kokoro_ane.eval import COMMON, FP16_ONLY
 
@@ -104,7 +104,7 @@ def gates() -> Iterator[str]:
     yield ""
 
 
-def help_pages() -> dict[str, str]:
+def read_help_pages() -> dict[str, str]:
     """Return `--help` of every verb, as a terminal of 100 columns shows it."""
     before = os.environ.get("COLUMNS")
     pages = {}
@@ -124,18 +124,20 @@ def help_pages() -> dict[str, str]:
     return pages
 
 
-def option_of(lines: str) -> tuple[str, str]:
+def parse_option(lines: str) -> tuple[str, str]:
     """Return the flag and the meaning of an option's lines, whatever columns they stand in."""
     flag, meaning = re.split(r" {2,}|\n +", lines.strip(), maxsplit=1)
     return flag, " ".join(meaning.split())
 
 
-def helps() -> Iterator[str]:
+def list_helps() -> Iterator[str]:
     """Yield the options that SHARED verbs or more have with the same meaning, then the help of
     every verb without them.
     """
-    pages = help_pages()
-    counts = Counter(option_of(lines) for page in pages.values() for lines in OPTION.findall(page))
+    pages = read_help_pages()
+    counts = Counter(
+        parse_option(lines) for page in pages.values() for lines in OPTION.findall(page)
+    )
     shared = [option for option, count in counts.most_common() if count >= SHARED]
     yield "## Shared flags\n"
     yield "They mean the same in every verb whose usage shows them, and its list leaves them out.\n"
@@ -144,12 +146,12 @@ def helps() -> Iterator[str]:
     yield ""
     yield "## Every verb\n"
     for verb, text in pages.items():
-        left = OPTION.sub(lambda found: "" if option_of(found[0]) in shared else found[0], text)
+        left = OPTION.sub(lambda found: "" if parse_option(found[0]) in shared else found[0], text)
         left = EMPTY_SECTION.sub("", left)
         yield f"### kokoro-ane {verb}\n\n```text\n{left.rstrip()}\n```\n"
 
 
-def contents(body: str) -> str:
+def list_contents(body: str) -> str:
     """Return links to the headings of a page, those below a heading in its line."""
     lines: list[str] = []
     for level, heading in re.findall(r"^(##+) (.*)$", body, re.MULTILINE):
@@ -163,10 +165,15 @@ def contents(body: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def page() -> str:
+def build_page() -> str:
     """Return the page."""
-    body = "\n".join([*public_calls(), *manifest_fields(), *gates(), *helps()]).rstrip() + "\n"
-    return "\n".join([HEAD, contents(body), body])
+    body = (
+        "\n".join(
+            [*list_public_calls(), *list_manifest_fields(), *list_gates(), *list_helps()]
+        ).rstrip()
+        + "\n"
+    )
+    return "\n".join([HEAD, list_contents(body), body])
 
 
 @command
@@ -175,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser("docs/reference.py", __doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     arguments = parser.parse_args(argv)
-    text = page()
+    text = build_page()
     current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
     if arguments.check and not current:
         meaning = "docs/reference.md is not what the code says: run `python docs/reference.py`"

@@ -168,7 +168,7 @@ def judge_file(name: str, stage: str, context: JudgeContext) -> LevelRecord:
     return _judge(name, [file.manifest], context, find_wrong_scales(pairs))
 
 
-def judge_alone(encoder: str, context: JudgeContext) -> LevelRecord:
+def judge_encoder_alone(encoder: str, context: JudgeContext) -> LevelRecord:
     """Judge a product's encoder by its own gates, on the sets that every level is judged on."""
     from kokoro_ane.eval.reference import list_judged_clips
 
@@ -184,7 +184,7 @@ def judge_by_stages(encoder: str, vocoder: str, context: JudgeContext) -> LevelR
     """Judge an encoder alone, and in front of a vocoder where both ship alone. Raises InputError
     for a vocoder that is not built.
     """
-    alone = judge_alone(encoder, context)
+    alone = judge_encoder_alone(encoder, context)
     if alone["failed"]:
         return make_failed_level(f"{vocoder}+{encoder}", vocoder, alone["failed"])
     return judge_product(vocoder, encoder, context, alone["verdict"])
@@ -205,7 +205,7 @@ def judge_product(
     manifest = context.make_request(method.name, layout).load_verified()
     paths = context.make_request(encoder=encoder).encoders
     encoders = [Manifest.load(path) for path in paths]
-    parts = measure_parts(encoder, context) | {"vocoder": manifest.package_bytes}
+    parts = count_parts_beside(encoder, context) | {"vocoder": manifest.package_bytes}
     level = {
         "failed": None,
         "stages": {"encoder": encoder, "vocoder": vocoder},
@@ -227,7 +227,7 @@ def judge_product(
     }
 
 
-def measure_parts(encoder: str, context: JudgeContext) -> dict[str, int]:
+def count_parts_beside(encoder: str, context: JudgeContext) -> dict[str, int]:
     """The bytes of a product's parts beside the vocoder: one voice, the first, is counted."""
     from kokoro_ane.pipeline import first_voice_bytes
     from kokoro_g2p import text_bytes

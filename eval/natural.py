@@ -52,7 +52,7 @@ from kokoro_ane.core import (
     write_json,
 )
 from kokoro_ane.eval.metrics.allowance import STEP_DB
-from kokoro_ane.speech import speech_lines, spoken_lines, words_of
+from kokoro_ane.speech import list_spoken_lines, read_speech_lines, words_of
 
 HEARING = "heard"  # beside the stages
 VARIATION = "variation"  # a folder of the user's cache
@@ -76,9 +76,11 @@ def compute_variation_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
 
     What renders is not in it: a render that changes is found by `probe`.
     """
-    texts = {name: [[*line, *words_of(line.text)] for line in speech_lines(name)] for name in SETS}
+    texts = {
+        name: [[*line, *words_of(line.text)] for line in read_speech_lines(name)] for name in SETS
+    }
     # a further voice in the checkpoint's folder changes nothing that is judged
-    spoken_by = {line.voice for name in SETS for line in spoken_lines(checkpoint, name)}
+    spoken_by = {line.voice for name in SETS for line in list_spoken_lines(checkpoint, name)}
     packs = {name: voice_sha256(checkpoint.library.blend(name)) for name in sorted(spoken_by)}
     identity = Identity(checkpoint.sha256, config_sha256(checkpoint.config), packs)
     return {

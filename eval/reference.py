@@ -41,11 +41,11 @@ from kokoro_ane.runtimes import open_voice
 from kokoro_ane.speech import (
     Clip,
     Utterance,
-    own_speech,
+    list_spoken_lines,
+    load_own_speech,
+    load_text_encoder,
+    make_vocoder_inputs,
     require_disjoint,
-    spoken_lines,
-    text_encoder,
-    vocoder_inputs,
 )
 from kokoro_ane.vocoder import Vocoder, VocoderInputs, draw_noise, render_reference
 
@@ -84,7 +84,7 @@ class Reference:
 
     @cached_property
     def _text_encoder(self) -> TextEncoder:
-        return text_encoder(self.checkpoint)
+        return load_text_encoder(self.checkpoint)
 
     @cached_property
     def _eager(self) -> "EagerVocoder":
@@ -156,7 +156,7 @@ class Reference:
         vowel.
         """
         if self._last is None or self._last[0] is not utterance:
-            inputs = vocoder_inputs(
+            inputs = make_vocoder_inputs(
                 self.checkpoint, self.vocoder, self._text_encoder, utterance, self.seed
             )
             self._last = utterance, inputs
@@ -276,9 +276,9 @@ def list_judged_clips(
     chosen = [
         clip
         for part in ((JUDGED, SECOND, VOICES) if name == BOTH else (name,))
-        for clip in own_speech(checkpoint, part)
+        for clip in load_own_speech(checkpoint, part)
     ]
-    require_disjoint(spoken_lines(checkpoint, TUNING), chosen)
+    require_disjoint(list_spoken_lines(checkpoint, TUNING), chosen)
     return take_clips(chosen, count)
 
 

@@ -35,7 +35,7 @@ from kokoro_ane.eval.natural import (
 )
 from kokoro_ane.eval.reference import Reference, Render
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.speech import SpokenLine, Utterance, say, vocoder_inputs, within
+from kokoro_ane.speech import SpokenLine, Utterance, cut_within, make_vocoder_inputs, say
 from kokoro_ane.vocoder import VocoderInputs
 
 # of the longest bucket: an encoder's level may say a clip in a few frames more
@@ -125,7 +125,7 @@ class ClipReader:
         reference = self.reference
         encoded = self.encode_prosody(clip)
         utterance = with_prosody(clip, encoded)
-        inputs = vocoder_inputs(
+        inputs = make_vocoder_inputs(
             reference.checkpoint,
             reference.vocoder,
             encoded.asr,
@@ -158,19 +158,19 @@ def fit_clip(clip: Utterance, stage: str, frames: int, reference: Reference) -> 
     """
     if stage == PRODUCT:
         return _cut_clip(clip, PRODUCT_SHARE * frames, ClipReader(reference))
-    return clip if stage == ENCODER else within(clip, frames)
+    return clip if stage == ENCODER else cut_within(clip, frames)
 
 
 def _cut_clip(clip: Utterance, frames: float, reader: ClipReader) -> Utterance:
     """The clip, or as many of its first words as the reader says in at most `frames`, as it says
     them: a word that a cut makes the last one is drawn out, by up to 14 % of all.
     """
-    shorter = within(clip, frames)
+    shorter = cut_within(clip, frames)
     while shorter is not clip:
         said = with_prosody(shorter, reader.encode_prosody(shorter))
         if said.frames <= frames:
             return said
-        shorter = within(clip, shorter.frames - 1)
+        shorter = cut_within(clip, shorter.frames - 1)
     return clip
 
 

@@ -34,19 +34,19 @@ from kokoro_ane.eval.gates import MEAN
 from kokoro_ane.eval.judge import BROKEN, LONG_S, SHIP, WORDS
 from kokoro_ane.eval.levels import (
     LevelRecord,
-    judge_alone,
+    count_parts_beside,
+    judge_encoder_alone,
     judge_file,
     judge_method,
     judge_package,
     judge_product,
-    measure_parts,
 )
 from kokoro_ane.eval.report_figures import compute_used_share, parse_metric, parse_statistic
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.pipeline import build_package
 from kokoro_ane.quantize import HALF, METHODS, Candidates, Method, Point, ensure_vocoder
-from kokoro_ane.speech import Utterance, own_speech
+from kokoro_ane.speech import Utterance, load_own_speech
 
 # How much of a limit a choice may use on the tuning set. Its worst of 24 clips is milder than the
 # worst of 60, and a mean has an interval.
@@ -211,7 +211,7 @@ class Search:
 def list_tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
     """The tuning set with ids as a corpus has them, so that its natural variation is kept."""
     clips = []
-    for clip in own_speech(checkpoint, TUNING):
+    for clip in load_own_speech(checkpoint, TUNING):
         said = f"{clip.voice}\t{clip.speed:g}\t{clip.phonemes}"
         digest = hashlib.sha256(said.encode()).hexdigest()
         clips.append(replace(clip, id=f"{CORPUS}-{digest[:16]}"))
@@ -258,12 +258,12 @@ def search_product(
     leave of `most_mb`. Raises InputError where no encoder ships, or where nothing is left.
     """
     for encoder in encoders:
-        if judge_alone(encoder, context)["verdict"] == SHIP:
+        if judge_encoder_alone(encoder, context)["verdict"] == SHIP:
             break
     else:
         raise InputError(f"no encoder of {', '.join(encoders)} ships")
     if most_mb is not None:
-        beside_mb = sum(measure_parts(encoder, context).values()) / 1e6
+        beside_mb = sum(count_parts_beside(encoder, context).values()) / 1e6
         most_mb -= beside_mb
         print(f"{encoder}: {beside_mb:.1f} MB beside the vocoder", file=sys.stderr)
     level = search_level(*vocoder, context, most_mb, record)

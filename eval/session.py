@@ -118,11 +118,11 @@ class JudgeContext:
 
 def report_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
     """Say on stderr how many lines are not judged since the checkpoint lacks their voices."""
-    from kokoro_ane.speech import speech_lines, spoken_lines
+    from kokoro_ane.speech import list_spoken_lines, read_speech_lines
 
     for name in (VOICES,) if chosen == BOTH else (chosen,):
-        every = speech_lines(name)
-        left_out = len(every) - len(spoken_lines(checkpoint, name))
+        every = read_speech_lines(name)
+        left_out = len(every) - len(list_spoken_lines(checkpoint, name))
         if left_out:
             print(
                 f"{left_out} of {len(every)} lines of the set {name!r} are not judged:"

@@ -34,7 +34,7 @@ from kokoro_ane.quantize.locator import HALF
 from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights, is_strided
 from kokoro_ane.quantize.plan import LayerSpec, can_be_fitted, can_save, is_fitted, plan_by_level
 from kokoro_ane.quantize.recipe import QuantizationRecipe
-from kokoro_ane.speech import calibration_inputs
+from kokoro_ane.speech import make_calibration_inputs
 from kokoro_ane.vocoder import (
     Vocoder,
     VocoderInputs,
@@ -248,7 +248,7 @@ def cut_excerpts(checkpoint: Checkpoint, vocoder: Vocoder, seed: int, count: int
     two seconds that hold the most of a pause between words, of the `count` sentences that have
     most.
     """
-    sentences = list(calibration_inputs(checkpoint, vocoder, first_seed=seed))
+    sentences = list(make_calibration_inputs(checkpoint, vocoder, first_seed=seed))
     longest = sorted(sentences, key=lambda one: -one.frames)[:count]
     speech = [
         Excerpt(SPEECH, cut_excerpt(one, 0, min(EXCERPT_FRAMES, one.frames))) for one in longest

@@ -31,7 +31,7 @@ from kokoro_ane.quantize.palettes import Fit, Unfolded
 from kokoro_ane.quantize.plan import LayerPlan, LayerSpec, is_fitted, plan_layer
 from kokoro_ane.quantize.statistics import ActivationStatistics, use_one_thread_each
 from kokoro_ane.quantize.stored_forms import LSTMWeight, OrderedLSTM
-from kokoro_ane.speech import own_speech
+from kokoro_ane.speech import load_own_speech
 
 # not in the exported functions, or there a constant row
 LEFT_OUT = ("bert.pooler", "bert.embeddings.token_type_embeddings")
@@ -106,7 +106,7 @@ def collect_encoder_fits(
     backend = make_torch_backend(encoder, checkpoint.config)
     hooks = [layer.register_forward_hook(record_inputs) for layer in paths]
     with use_one_thread_each():
-        for one in own_speech(checkpoint, TUNING):
+        for one in load_own_speech(checkpoint, TUNING):
             # the second half of a style row is the encoder's, the first the vocoder's
             style = style_row(checkpoint.blend(one.voice), len(one.phonemes))
             style = style[:, checkpoint.config.style_dim :]

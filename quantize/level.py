@@ -58,7 +58,7 @@ from kokoro_ane.quantize.statistics import (
     use_one_thread_each,
 )
 from kokoro_ane.quantize.stored_forms import Integers, Palette, RoundedInput, StoredWeight, store
-from kokoro_ane.speech import calibration_inputs
+from kokoro_ane.speech import make_calibration_inputs
 from kokoro_ane.vocoder import PerColumnScaledConv, Vocoder
 
 INT8_STEPS = 127
@@ -182,9 +182,9 @@ class Calibration:
         first = settings.clips if settings and rounded else 0
         # on two threads the encoder's last bits are others, and a w8a8 has 0.04 % other integers
         with use_one_thread_each():
-            clips = list(calibration_inputs(checkpoint, vocoder, None if moments else first))
+            clips = list(make_calibration_inputs(checkpoint, vocoder, None if moments else first))
             if moments:
-                clips += calibration_inputs(checkpoint, vocoder, shift=1)
+                clips += make_calibration_inputs(checkpoint, vocoder, shift=1)
         percentile = settings.percentile if settings else 100.0
         read = read_activations(vocoder, clips, rounded, moments, first, percentile)
         return cls(checkpoint, vocoder, settings, read)

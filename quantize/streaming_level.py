@@ -20,7 +20,7 @@ from kokoro_ane.quantize.level import CompressionLevel
 from kokoro_ane.quantize.plan import LayerSpec
 from kokoro_ane.quantize.statistics import use_one_thread_each
 from kokoro_ane.quantize.stored_forms import store
-from kokoro_ane.speech import calibration_inputs
+from kokoro_ane.speech import make_calibration_inputs
 from kokoro_ane.vocoder import Residuals, StreamingStage, Vocoder
 
 # The source convolution of the first stage, with columns as rows: its weight has another shape than
@@ -103,7 +103,7 @@ def measure_statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> 
     """How far rounding moves what the second stage's norms measure from what is predicted for them:
     means, then log variances, [2R], the mean over SHIFT_CLIPS sentences of the tuning set.
     """
-    clips = list(calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
+    clips = list(make_calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
     with use_one_thread_each():
         before, after = (
             np.mean([residuals(clip) for clip in clips], axis=0)

@@ -5,10 +5,10 @@ from .corpus import Clip as Clip
 from .corpus import Line as Line
 from .corpus import SpokenLine as SpokenLine
 from .corpus import Utterance as Utterance
+from .corpus import cut_within as cut_within
+from .corpus import read_speech_lines as read_speech_lines
+from .corpus import read_unseen_sentences as read_unseen_sentences
 from .corpus import require_disjoint as require_disjoint
-from .corpus import speech_lines as speech_lines
-from .corpus import unseen_sentences as unseen_sentences
-from .corpus import within as within
 from .corpus import words_of as words_of
 
 # A corpus of the user's own
@@ -18,11 +18,11 @@ from .own_corpus import read_corpus as read_corpus
 # Settle a voice
 from .settling import settle as settle
 from .speech import FIRST_SEED as FIRST_SEED
-from .speech import calibration_inputs as calibration_inputs
 from .speech import check_speech as check_speech
-from .speech import own_speech as own_speech
+from .speech import list_spoken_lines as list_spoken_lines
+from .speech import load_own_speech as load_own_speech
+from .speech import load_text_encoder as load_text_encoder
+from .speech import make_calibration_inputs as make_calibration_inputs
+from .speech import make_vocoder_inputs as make_vocoder_inputs
 from .speech import say as say
 from .speech import speak_line as speak_line
-from .speech import spoken_lines as spoken_lines
-from .speech import text_encoder as text_encoder
-from .speech import vocoder_inputs as vocoder_inputs

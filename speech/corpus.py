@@ -1,6 +1,6 @@
 """The frozen texts and utterances that levels are tuned and judged on.
 
-    for line in speech_lines("judged"): print(line.speed, line.text)
+    for line in read_speech_lines("judged"): print(line.speed, line.text)
     utterance = load(DATA / "check_speech.npz")
 
 core/data/speech holds sets of texts that a checkpoint speaks with its own encoder
@@ -90,7 +90,7 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[a-z']+", spoken.lower()))
 
 
-def within(clip: Utterance, frames: float) -> Utterance:
+def cut_within(clip: Utterance, frames: float) -> Utterance:
     """The clip, or as many of its first words as last at most `frames` with its closing token. The
     text stays whole: word errors are compared, not counted.
 
@@ -110,7 +110,7 @@ def within(clip: Utterance, frames: float) -> Utterance:
         raise InputError(f"{clip.id}: no word of it fits {frames:g} frames")
     words = fitting[-1]
 
-    def kept(values: np.ndarray, first: int, last: int) -> np.ndarray:
+    def keep_ends(values: np.ndarray, first: int, last: int) -> np.ndarray:
         return np.concatenate([values[:first], values[len(values) - last :]])
 
     columns = PROSODY_PER_FRAME * int(ends[words]), PROSODY_PER_FRAME * closing
@@ -118,26 +118,26 @@ def within(clip: Utterance, frames: float) -> Utterance:
         clip,
         id=f"{clip.id}-within-{frames:g}",
         phonemes=clip.phonemes[:words],
-        input_ids=kept(clip.input_ids, words + 1, 1),
-        durations=kept(clip.durations, words + 1, 1),
-        f0_hz=kept(clip.f0_hz, *columns),
-        energy=kept(clip.energy, *columns),
+        input_ids=keep_ends(clip.input_ids, words + 1, 1),
+        durations=keep_ends(clip.durations, words + 1, 1),
+        f0_hz=keep_ends(clip.f0_hz, *columns),
+        energy=keep_ends(clip.energy, *columns),
     )
 
 
-def unseen_sentences() -> list[str]:
+def read_unseen_sentences() -> list[str]:
     """102 sentences to listen to; nothing is tuned or gated on them."""
     return (DATA / "unseen.txt").read_text(encoding="utf-8").splitlines()
 
 
-def speech_file(name: str) -> Path:
+def locate_speech(name: str) -> Path:
     """Where the texts of a set are."""
     return DATA / "speech" / f"{name}.tsv"
 
 
-def speech_lines(name: str) -> list[Line]:
+def read_speech_lines(name: str) -> list[Line]:
     """The frozen lines of a set, in order."""
-    head, *rows = speech_file(name).read_text(encoding="utf-8").splitlines()
+    head, *rows = locate_speech(name).read_text(encoding="utf-8").splitlines()
     columns = [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]
     return [
         Line(

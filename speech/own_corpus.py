@@ -15,7 +15,7 @@ from pathlib import Path
 from kokoro_ane.core import CORPUS, TUNING, Checkpoint, InputError, check_voice
 from kokoro_ane.encoder import check_speed, encode_phonemes
 from kokoro_ane.speech.corpus import SpokenLine, require_disjoint
-from kokoro_ane.speech.speech import spoken_lines
+from kokoro_ane.speech.speech import list_spoken_lines
 
 COLUMNS = ["voice", "speed", "text"]
 MOST_LINES = 10_000
@@ -48,7 +48,7 @@ def read_corpus(file: Path, checkpoint: Checkpoint) -> tuple[SpokenLine, ...]:
             raise InputError(f"{file}, line {number}: {problem}") from None
         lines.setdefault(line.id, line._replace(phonemes=phonemes))
     chosen = tuple(lines.values())
-    require_disjoint(spoken_lines(checkpoint, TUNING), chosen)
+    require_disjoint(list_spoken_lines(checkpoint, TUNING), chosen)
     return chosen
 
 

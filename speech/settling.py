@@ -17,8 +17,8 @@ import torch
 
 from kokoro_ane.core import Checkpoint, style_path, voice_sha256
 from kokoro_ane.encoder import load_torch_encoder
-from kokoro_ane.speech.corpus import SETTLING, speech_lines
-from kokoro_ane.speech.speech import speak_line, text_encoder, vocoder_inputs
+from kokoro_ane.speech.corpus import SETTLING, read_speech_lines
+from kokoro_ane.speech.speech import load_text_encoder, make_vocoder_inputs, speak_line
 from kokoro_ane.vocoder import (
     Residuals,
     StatisticsPredictor,
@@ -47,7 +47,7 @@ def settle(checkpoint: Checkpoint, packs: Mapping[str, np.ndarray]) -> dict[str,
         vector = find_statistics(checkpoint, predictor, voice)
         if vector is None:
             bench = bench or Settling(checkpoint, predictor)
-            phonemes, residuals = bench.residuals_of(name, pack)
+            phonemes, residuals = bench.measure_residuals(name, pack)
             vector = keep_statistics(
                 checkpoint, predictor, voice, fit_line(pack, phonemes, residuals)
             )
@@ -71,11 +71,12 @@ class Settling:
     def __init__(self, checkpoint: Checkpoint, predictor: StatisticsPredictor) -> None:
         self.checkpoint, self.predictor = checkpoint, predictor
         self.vocoder = Vocoder.from_checkpoint(checkpoint)
-        self.encoder, self.texts = load_torch_encoder(checkpoint), text_encoder(checkpoint)
+        self.encoder = load_torch_encoder(checkpoint)
+        self.texts = load_text_encoder(checkpoint)
         self.residuals = Residuals(make_streaming_modules(self.vocoder, predictor))
 
     @torch.no_grad()
-    def residuals_of(self, name: str, pack: np.ndarray) -> tuple[list[int], np.ndarray]:
+    def measure_residuals(self, name: str, pack: np.ndarray) -> tuple[list[int], np.ndarray]:
         """Each sentence's count of phonemes, and what is measured in it less what is predicted
         [n, 2R] float64.
         """
@@ -87,7 +88,7 @@ class Settling:
         phonemes = list[int]()
         measured = []
         shown = track(
-            speech_lines(SETTLING),
+            read_speech_lines(SETTLING),
             f"settling {name}",
             console=console,
             transient=True,
@@ -97,7 +98,7 @@ class Settling:
             utterance = speak_line(
                 self.encoder, self.checkpoint, line, name, f"{SETTLING}-{number:02d}", style
             )
-            inputs = vocoder_inputs(
+            inputs = make_vocoder_inputs(
                 self.checkpoint, self.vocoder, self.texts, utterance, FIRST_SEED + number, pack
             )
             phonemes.append(len(utterance.phonemes))

@@ -1,8 +1,8 @@
 """The frozen texts as a checkpoint speaks them: with durations, F0 and energy from its own encoder,
 in PyTorch fp32.
 
-    tuning = own_speech(checkpoint, "tuning")       # to choose ranges, recipes and limits on
-    judged = own_speech(checkpoint, "judged")       # for verdicts
+    tuning = load_own_speech(checkpoint, "tuning")       # to choose ranges, recipes and limits on
+    judged = load_own_speech(checkpoint, "judged")       # for verdicts
 
 With another speaker's prosody a voice would not sound as users hear it. Features are cached in the
 user's cache folder, by checkpoint, voices, texts, threads and the code that makes them.
@@ -49,8 +49,8 @@ from kokoro_ane.speech.corpus import (
     SpokenLine,
     Utterance,
     load,
-    speech_file,
-    speech_lines,
+    locate_speech,
+    read_speech_lines,
 )
 from kokoro_ane.vocoder import STEPS as VOCODER_STEPS
 from kokoro_ane.vocoder import Vocoder, VocoderInputs, cut_excerpt
@@ -80,7 +80,7 @@ FEATURE_STEPS = tuple(
 )
 
 
-def speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
+def list_speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
     """The voices of a set, which its lines take in turn: names or blends
     (core.voices.parse_blend).
     """
@@ -101,20 +101,20 @@ def speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
     return (*voices[JUDGED_SPEAKERS:], *blends) or first
 
 
-def dialect_phonemes(line: Line, voice: str) -> str:
+def choose_phonemes(line: Line, voice: str) -> str:
     """The line's phonemes for a voice of this name. Upstream's names of British voices begin with
     b.
     """
     return line.phonemes_gb if voice.startswith("b") else line.phonemes_us
 
 
-def voiced_lines(checkpoint: Checkpoint, name: str) -> list[tuple[str, str, Line]]:
+def list_voiced_lines(checkpoint: Checkpoint, name: str) -> list[tuple[str, str, Line]]:
     """The lines of a set: the id NAME-00, NAME-01, ..., the voice, the line. A line that names a
     voice is left out where the checkpoint does not hold it; the others take turns.
     """
-    lines = speech_lines(name)
+    lines = read_speech_lines(name)
     chosen = list[tuple[str, str, Line]]()
-    turns = speakers(checkpoint, name) if any(not line.voice for line in lines) else ()
+    turns = list_speakers(checkpoint, name) if any(not line.voice for line in lines) else ()
     for number, line in enumerate(lines):
         voice = line.voice or turns[number % len(turns)]
         if not line.voice or all(part in checkpoint.voices for part, _ in parse_blend(voice)):
@@ -122,26 +122,26 @@ def voiced_lines(checkpoint: Checkpoint, name: str) -> list[tuple[str, str, Line
     return chosen
 
 
-def spoken_lines(checkpoint: Checkpoint, name: str) -> list[SpokenLine]:
+def list_spoken_lines(checkpoint: Checkpoint, name: str) -> list[SpokenLine]:
     """The lines of a set in the dialect of their voices. Nothing is encoded."""
     return [
-        SpokenLine(clip, voice, line.text, dialect_phonemes(line, voice), line.speed)
-        for clip, voice, line in voiced_lines(checkpoint, name)
+        SpokenLine(clip, voice, line.text, choose_phonemes(line, voice), line.speed)
+        for clip, voice, line in list_voiced_lines(checkpoint, name)
     ]
 
 
-def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
+def load_own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     """The lines of a set as this checkpoint speaks them.
 
     Raises InputError for a checkpoint without voices or encoder, and for a damaged cached file.
     """
-    lines = voiced_lines(checkpoint, name)
+    lines = list_voiced_lines(checkpoint, name)
     voices = tuple(dict.fromkeys(voice for _, voice, _ in lines))
-    path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
+    path = cache_root() / "speech" / f"{name}-{_compute_key(checkpoint, name, voices)}.npz"
     if path.is_file():
         stored = read_npz(path, "; delete it and it is made again")
     else:
-        stored = _spoken(checkpoint, [(voice, line) for _, voice, line in lines])
+        stored = _speak_lines(checkpoint, [(voice, line) for _, voice, line in lines])
         keep_npz(path, stored, "features are")
     return [
         Utterance(
@@ -152,11 +152,11 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
             speed=float(stored[f"{number}/speed"]),
             **{field: stored[f"{number}/{field}"] for field in FIELDS},
         )
-        for number, line in enumerate(spoken_lines(checkpoint, name))
+        for number, line in enumerate(list_spoken_lines(checkpoint, name))
     ]
 
 
-def _spoken(
+def _speak_lines(
     checkpoint: Checkpoint, voiced_lines: Sequence[tuple[str, Line]]
 ) -> dict[str, np.ndarray]:
     """Run all lines through the encoder at their exact length."""
@@ -169,8 +169,8 @@ def _spoken(
         voiced_lines, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True
     )
     for number, (voice, line) in enumerate(shown):
-        fields = encoded_features(
-            backend, checkpoint, dialect_phonemes(line, voice), checkpoint.blend(voice), line.speed
+        fields = encode_features(
+            backend, checkpoint, choose_phonemes(line, voice), checkpoint.blend(voice), line.speed
         )
         arrays |= {f"{number}/{field}": value for field, value in fields.items()}
     return arrays
@@ -187,7 +187,7 @@ def speak_line(
     """A line as a voice says it, with the id `clip`. `pack` [510, 1, 256]: the voice's, where the
     checkpoint does not hold it. Raises UtteranceTooLong as the encoder does.
     """
-    spoken = SpokenLine(clip, voice, line.text, dialect_phonemes(line, voice), line.speed)
+    spoken = SpokenLine(clip, voice, line.text, choose_phonemes(line, voice), line.speed)
     return say(backend, checkpoint, spoken, pack)
 
 
@@ -196,13 +196,13 @@ def say(
 ) -> Utterance:
     """As speak_line, of a line in the dialect of its voice."""
     pack = checkpoint.blend(line.voice) if pack is None else pack
-    features = encoded_features(backend, checkpoint, line.phonemes, pack, line.speed)
+    features = encode_features(backend, checkpoint, line.phonemes, pack, line.speed)
     fields = {name: features[name] for name in FIELDS}
     speed = float(features["speed"])
     return Utterance(line.id, line.voice, line.text, line.phonemes, **fields, speed=speed)
 
 
-def encoded_features(
+def encode_features(
     backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float
 ) -> dict[str, np.ndarray]:
     """input_ids [T], durations [T], f0_hz [2F], energy [2F] and the speed, a scalar."""
@@ -215,7 +215,7 @@ def encoded_features(
         if speed >= MAX_SPEED:
             raise
         print(f"{problem}; said {FASTER} times as fast", file=sys.stderr)
-        return encoded_features(backend, checkpoint, phonemes, pack, min(speed * FASTER, MAX_SPEED))
+        return encode_features(backend, checkpoint, phonemes, pack, min(speed * FASTER, MAX_SPEED))
     return {
         "input_ids": np.array(ids, np.int32),
         "durations": encoded.durations.numpy().astype(np.int32),
@@ -225,25 +225,25 @@ def encoded_features(
     }
 
 
-def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
+def _compute_key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
     code = source_sha256("core", "encoder", "vocoder", "speech")
     # the number of threads changes the last bits of a sum
     made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {code}"
     digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())
     for voice in voices:
         digest.update(checkpoint.blend(voice).numpy().tobytes())
-    for path in (checkpoint.folder / "config.json", speech_file(name)):
+    for path in (checkpoint.folder / "config.json", locate_speech(name)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
+def load_text_encoder(checkpoint: Checkpoint) -> TextEncoder:
     """The checkpoint's text encoder in PyTorch."""
     return checkpoint.load_part(TextEncoder(checkpoint.config), "text_encoder")
 
 
 @torch.no_grad()
-def vocoder_inputs(
+def make_vocoder_inputs(
     checkpoint: Checkpoint,
     vocoder: Vocoder,
     text: TextEncoder | Tensor,
@@ -279,21 +279,21 @@ def vocoder_inputs(
     }
     made = run_steps(FEATURE_STEPS, speaker, inputs)
     asr, f0_hz, energy, style = (
-        _tensor(made[name][0]) for name in ("asr", "f0_hz", "energy", "style_decoder")
+        _make_tensor(made[name][0]) for name in ("asr", "f0_hz", "energy", "style_decoder")
     )
     # A column's 22 values lie side by side in memory, as the STFT makes them: PyTorch chooses its
     # kernel by the order in memory, and the kernel decides the last bits.
-    spectrum = _tensor(made["spectrum"][0].T).transpose(1, 2)
+    spectrum = _make_tensor(made["spectrum"][0].T).transpose(1, 2)
     added = None if statistics is None else torch.from_numpy(statistics)[None]  # [1, 2R]
     return VocoderInputs(asr, f0_hz, energy, style, spectrum, added)
 
 
-def _tensor(array: np.ndarray) -> Tensor:
+def _make_tensor(array: np.ndarray) -> Tensor:
     """A contiguous tensor of the array with one more axis in front."""
     return torch.from_numpy(np.ascontiguousarray(array))[None]
 
 
-def calibration_inputs(
+def make_calibration_inputs(
     checkpoint: Checkpoint,
     vocoder: Vocoder,
     clips: int | None = None,
@@ -307,13 +307,14 @@ def calibration_inputs(
     from 4 to 15 seconds on real Kokoro). With `shift` each sentence gets the style of the voice
     that many places further on.
     """
-    sentences, voices = own_speech(checkpoint, TUNING), speakers(checkpoint, TUNING)
+    sentences = load_own_speech(checkpoint, TUNING)
+    voices = list_speakers(checkpoint, TUNING)
     if clips is not None and clips > len(sentences):
         raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
-    encoder = text_encoder(checkpoint)
+    encoder = load_text_encoder(checkpoint)
     for number, sentence in enumerate(sentences[:clips]):
         utterance = replace(sentence, voice=voices[(number + shift) % len(voices)])
-        yield vocoder_inputs(
+        yield make_vocoder_inputs(
             checkpoint,
             vocoder,
             encoder,
@@ -336,12 +337,16 @@ def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
     )
     voice = next(
         (name for name in (sentence.voice, STAND_IN) if name in checkpoint.voices),
-        speakers(checkpoint, TUNING)[0],
+        list_speakers(checkpoint, TUNING)[0],
     )
     utterance = replace(
         sentence, voice=voice, input_ids=np.array([BOUNDARY_ID, *ids, BOUNDARY_ID], np.int32)
     )
-    inputs = vocoder_inputs(
-        checkpoint, Vocoder.from_checkpoint(checkpoint), text_encoder(checkpoint), utterance, seed=0
+    inputs = make_vocoder_inputs(
+        checkpoint,
+        Vocoder.from_checkpoint(checkpoint),
+        load_text_encoder(checkpoint),
+        utterance,
+        seed=0,
     )
     return cut_excerpt(inputs, start=20, frames=frames)

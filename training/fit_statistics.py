@@ -42,7 +42,7 @@ from kokoro_ane.core import (
     staged,
 )
 from kokoro_g2p import VOWELS
-from training.taught_lines import ALTERATIONS, Line, lines
+from training.taught_lines import ALTERATIONS, TaughtLine, draw_lines
 
 if TYPE_CHECKING:
     from kokoro_ane.core import Checkpoint
@@ -82,7 +82,7 @@ class Records:
     alterations: np.ndarray
 
     @classmethod
-    def joined(cls, parts: "Iterable[Records]") -> "Records":
+    def join(cls, parts: "Iterable[Records]") -> "Records":
         """All of them, in order."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
@@ -105,7 +105,8 @@ class Teacher:
         from kokoro_g2p import text_reader, voice_language
 
         vocoder = Vocoder.from_checkpoint(checkpoint)
-        self.checkpoint, self.encoder = checkpoint, load_torch_encoder(checkpoint)
+        self.checkpoint = checkpoint
+        self.encoder = load_torch_encoder(checkpoint)
         self.source = vocoder.generator.m_source.host
         self.readers = {
             language: text_reader(language)
@@ -119,13 +120,13 @@ class Teacher:
         self.fast.generator.ups[1].register_forward_pre_hook(
             lambda _, inputs: self.entered.update(entering=inputs[0])
         )
-        for norm in self._norms():
+        for norm in self._list_norms():
             norm.register_forward_pre_hook(
                 lambda _, inputs: self.seen.append(compute_moments(inputs[0]))
             )
 
-    def _norms(self) -> Iterator[Any]:
-        """The norms as streaming_model.list_generator_norms orders them, as they are called."""
+    def _list_norms(self) -> Iterator[Any]:
+        """The norms in the order of streaming_model.list_generator_norms, which is that of the calls."""
         generator = self.fast.generator
         for stage, source in enumerate(generator.noise_res):
             first = stage * generator.count
@@ -133,7 +134,7 @@ class Teacher:
                 for before, between in zip(block.convs1, block.convs2, strict=True):
                     yield from (before.norm, between.norm)
 
-    def __call__(self, line: Line, seed: int) -> Records | None:
+    def __call__(self, line: TaughtLine, seed: int) -> Records | None:
         """The record of one line; None for a text that is too short or too long."""
         from kokoro_ane.core import Voice
         from kokoro_ane.encoder import STEPS as ENCODER_STEPS
@@ -159,7 +160,7 @@ class Teacher:
         except UtteranceTooLong:
             return None
         if line.alteration == "held":
-            tensors["durations"] = vowel_held(phonemes, tensors["durations"], line.strength)
+            tensors["durations"] = hold_vowel(phonemes, tensors["durations"], line.strength)
         tensors = run_steps(ENCODER_STEPS, chain, tensors)
         if line.alteration == "whispered":
             tensors["f0_hz"] = np.zeros_like(tensors["f0_hz"])
@@ -169,12 +170,12 @@ class Teacher:
         tensors = run_steps(steps, chain, tensors)
         if tensors["asr"].shape[-1] < FEWEST_FRAMES:
             return None
-        return self._measured(
+        return self._measure(
             [tensors["style_decoder" if name == "style" else name] for name in FIELDS],
             line.alteration,
         )
 
-    def _measured(self, arrays: list[np.ndarray], alteration: str) -> Records:
+    def _measure(self, arrays: list[np.ndarray], alteration: str) -> Records:
         import torch
 
         from kokoro_ane.core import COLUMNS_PER_STEP, NORM_EPSILON, SPECTRUM_CHANNELS, Mask
@@ -216,7 +217,7 @@ class Teacher:
         )
 
 
-def vowel_held(phonemes: str, durations: np.ndarray, seconds: float) -> np.ndarray:
+def hold_vowel(phonemes: str, durations: np.ndarray, seconds: float) -> np.ndarray:
     """Durations [n + 2] in frames, those of the boundary tokens included, with the longest vowel
     held for so long.
     """
@@ -226,7 +227,7 @@ def vowel_held(phonemes: str, durations: np.ndarray, seconds: float) -> np.ndarr
     return longer
 
 
-def recorded(
+def load_records(
     checkpoint: "Checkpoint",
     count: int,
     seed: int,
@@ -239,14 +240,14 @@ def recorded(
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
         _speak(
             Teacher(checkpoint),
-            lambda number: lines(checkpoint.voices, seed * 100_003 + number),
+            lambda number: draw_lines(checkpoint.voices, seed * 100_003 + number),
             missing,
         )
-    return Records.joined(Records(**np.load(path)) for path in parts)
+    return Records.join(Records(**np.load(path)) for path in parts)
 
 
 def _speak(
-    teacher: Teacher, texts: Callable[[int], Iterator[Line]], missing: dict[int, Path]
+    teacher: Teacher, texts: Callable[[int], Iterator[TaughtLine]], missing: dict[int, Path]
 ) -> None:
     """Speak every missing part that no other process speaks, of the part's own texts. Then wait for
     the others' parts, and speak those whose process ended before it wrote them.
@@ -262,14 +263,14 @@ def _speak(
                     _speak_part(teacher, texts(number), number, path)
 
 
-def _speak_part(teacher: Teacher, texts: Iterator[Line], number: int, path: Path) -> None:
+def _speak_part(teacher: Teacher, texts: Iterator[TaughtLine], number: int, path: Path) -> None:
     records = (teacher(line, number * 1000 + place) for place, line in enumerate(texts))
-    part = Records.joined(islice((record for record in records if record), PART))
+    part = Records.join(islice((record for record in records if record), PART))
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez(stream, **vars(part))
 
 
-def fitted(
+def fit_predictor(
     inputs: np.ndarray,
     targets: np.ndarray,
     sizes: tuple[int, ...],
@@ -303,7 +304,7 @@ def fitted(
     distance = squares[:, None] + squares[chosen][None] - 2 * places @ stored.T
     width = WIDTH * float(np.median(distance))
     near = np.exp(-distance / width)
-    units = deviations(targets)
+    units = compute_deviations(targets)
     usual = targets.mean(0)
     normalized = (targets - usual) / units
     # regularized least squares for the heights of the bells, [m, 2R]; the last term, far below the
@@ -334,7 +335,7 @@ def fitted(
     )
 
 
-def deviations(targets: np.ndarray) -> np.ndarray:
+def compute_deviations(targets: np.ndarray) -> np.ndarray:
     """The units of errors, [2R]: the usual deviation of its channel for a mean, 1 for a log
     variance.
     """
@@ -342,7 +343,7 @@ def deviations(targets: np.ndarray) -> np.ndarray:
     return np.concatenate([np.exp(targets[:, channels:].mean(0) / 2), np.ones(channels)])
 
 
-def errors(
+def measure_errors(
     predictor: "StatisticsPredictor", records: Records, held: np.ndarray, counted: np.ndarray
 ) -> dict[str, float]:
     """RMS errors in deviations, of the sentences `held` [n] out, over the channels `counted` [2R]:
@@ -352,7 +353,7 @@ def errors(
     targets = records.targets[held]
     frames = records.frames[held]
     kinds = records.alterations[held]
-    units = deviations(records.targets)
+    units = compute_deviations(records.targets)
     deviation = (predictor(records.inputs[held].astype(np.float64)) - targets) / units
     parts = {"all": deviation}
     for low, high in pairwise((0, *LENGTHS, int(frames.max()) + 1)):
@@ -402,7 +403,7 @@ def main(argv: list[str] | None = None) -> int:
         suffixes=(".npz",),
         arguments=options,
     )
-    records = recorded(checkpoint, options.count, options.seed, options.data)
+    records = load_records(checkpoint, options.count, options.seed, options.data)
     generator = Vocoder.from_checkpoint(checkpoint).generator
     norms = list_stage_norms(generator, 1)
     up = generator.ups[1]
@@ -413,13 +414,13 @@ def main(argv: list[str] | None = None) -> int:
         [np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2
     )
     fit_to = records.inputs[~held], records.targets[~held]
-    predictor = fitted(*fit_to, sizes, heard, options.landmarks, options.rank)
+    predictor = fit_predictor(*fit_to, sizes, heard, options.landmarks, options.rank)
     figures: dict[str, Any] = {
         "sentences": int((~held).sum()),
         "held_out": int(held.sum()),
         "seed": options.seed,
         "python": sys.version.split()[0],
-        "errors": errors(predictor, records, held, heard == max(HEARD)),
+        "errors": measure_errors(predictor, records, held, heard == max(HEARD)),
     }
     first_means = records.first_means[~held].mean(0)
     whole = replace(

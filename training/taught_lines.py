@@ -2,7 +2,7 @@
 prose of Python's documentation, cut and joined anew, with words of the lexicon in it, in voices,
 blends and speeds that are drawn. None of the texts is in a set that tunes or judges.
 
-    for line in islice(lines(checkpoint.voices, seed=0), 240): ...
+    for line in islice(draw_lines(checkpoint.voices, seed=0), 240): ...
 """
 
 import gzip
@@ -27,7 +27,7 @@ ALTERATIONS = {
 
 
 @dataclass(frozen=True)
-class Line:
+class TaughtLine:
     """A text to be spoken, altered by one of ALTERATIONS where it names one."""
 
     text: str
@@ -37,7 +37,7 @@ class Line:
     strength: float = 0.0
 
 
-def prose() -> list[str]:
+def read_prose() -> list[str]:
     """The plain sentences of Python's documentation, sorted."""
     import pydoc_data.topics
 
@@ -57,7 +57,7 @@ def prose() -> list[str]:
     )
 
 
-def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
+def draw_lines(voices: tuple[str, ...], seed: int) -> Iterator[TaughtLine]:
     """Yield texts of WORDS words without end, ALTERED of them altered. Three in ten are whole
     sentences; the others are pieces of several, with a fifth of the words exchanged for words of
     the lexicon.
@@ -65,16 +65,16 @@ def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
     from kokoro_g2p import DATA
 
     rng = random.Random(seed)
-    sentences = prose()
+    sentences = read_prose()
     with gzip.open(DATA / "cmudict.txt.gz", "rt", encoding="latin-1") as stream:
         spellings = [line.split()[0].lower() for line in stream]
     lexicon = [word for word in spellings if re.fullmatch("[a-z]{3,12}", word)]
-    pieces = list(_pieces(sentences, rng))
+    pieces = list(_cut_pieces(sentences, rng))
     shares = [share for share, *_ in ALTERATIONS.values()]
     while True:
         # as many of a length as of twice that
         count = round(np.exp(rng.uniform(*np.log(WORDS))))
-        text = _text(rng, sentences, pieces, lexicon, count)
+        text = _draw_text(rng, sentences, pieces, lexicon, count)
         kind = ""
         strength = 0.0
         if rng.random() < ALTERED:
@@ -83,10 +83,10 @@ def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
         if kind == "repeated":
             text = " ".join([rng.choice(lexicon)] * round(strength)) + "."
         speed = 1.0 if rng.random() < 0.6 else round(rng.uniform(0.6, 2.0), 2)
-        yield Line(text, _voice(rng, voices), speed, kind, strength)
+        yield TaughtLine(text, _draw_voice(rng, voices), speed, kind, strength)
 
 
-def _pieces(sentences: list[str], rng: random.Random) -> Iterator[str]:
+def _cut_pieces(sentences: list[str], rng: random.Random) -> Iterator[str]:
     for sentence in sentences:
         words = sentence[:-1].split()
         while words:
@@ -95,11 +95,11 @@ def _pieces(sentences: list[str], rng: random.Random) -> Iterator[str]:
             words = words[count:]
 
 
-def _text(
+def _draw_text(
     rng: random.Random, sentences: list[str], pieces: list[str], lexicon: list[str], count: int
 ) -> str:
     if rng.random() < 0.3:
-        return _whole(rng, sentences, count)
+        return _draw_sentences(rng, sentences, count)
     words: list[str] = []
     while len(words) < count:
         words += rng.choice(pieces).split()
@@ -111,7 +111,7 @@ def _text(
     return text[:1].upper() + text[1:] + rng.choice("....?!")
 
 
-def _whole(rng: random.Random, sentences: list[str], count: int) -> str:
+def _draw_sentences(rng: random.Random, sentences: list[str], count: int) -> str:
     """Unchanged sentences of about `count` words, at six characters each."""
     chosen: list[str] = []
     while sum(map(len, chosen)) < 6 * count:
@@ -119,7 +119,7 @@ def _whole(rng: random.Random, sentences: list[str], count: int) -> str:
     return " ".join(chosen)
 
 
-def _voice(rng: random.Random, voices: tuple[str, ...]) -> str:
+def _draw_voice(rng: random.Random, voices: tuple[str, ...]) -> str:
     """One voice, or a blend of two or three."""
     count = min(len(voices), rng.choices((1, 2, 3), (0.55, 0.3, 0.15))[0])
     names = rng.sample(voices, count)

@@ -20,7 +20,7 @@ import pytest
 
 from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.speech.speech import own_speech
+from kokoro_ane.speech.speech import load_own_speech
 from mlprogram.__main__ import main as mlprogram
 from tests.commands import ROOT, everything
 from tests.eval.release_build import unmeasured
@@ -108,7 +108,7 @@ class World:
                 with contextlib.redirect_stdout(io.StringIO()):
                     assert kokoro_ane(words(command, self.user)) == int(code), command
             for name in ("judged", "tuning"):
-                own_speech(open_checkpoint(str(self.user / "checkpoint")), name)
+                load_own_speech(open_checkpoint(str(self.user / "checkpoint")), name)
         for name, text in (dict.fromkeys(USERS, "years of work") | INPUTS).items():
             (self.user / name).parent.mkdir(parents=True, exist_ok=True)
             (self.user / name).write_text(text, encoding="utf-8")

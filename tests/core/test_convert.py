@@ -30,7 +30,7 @@ from kokoro_ane.pipeline.g2p_stage import (
     check_words,
     make_package_run,
 )
-from kokoro_ane.speech.speech import text_encoder, vocoder_inputs
+from kokoro_ane.speech.speech import load_text_encoder, make_vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import cut_excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
@@ -61,9 +61,11 @@ raise SystemExit(cli.main(arguments))
 
 @pytest.fixture(scope="module")
 def speech(tiny_checkpoint):
-    vocoder, text = Vocoder.from_checkpoint(tiny_checkpoint), text_encoder(tiny_checkpoint)
+    vocoder, text = Vocoder.from_checkpoint(tiny_checkpoint), load_text_encoder(tiny_checkpoint)
     return cut_excerpt(
-        vocoder_inputs(tiny_checkpoint, vocoder, text, heldout()[0], seed=0), start=30, frames=26
+        make_vocoder_inputs(tiny_checkpoint, vocoder, text, heldout()[0], seed=0),
+        start=30,
+        frames=26,
     )
 
 

@@ -40,9 +40,9 @@ from kokoro_ane.core.manifest import ITEMS, Manifest, copy_package
 from kokoro_ane.core.voices import read_pack
 from kokoro_ane.eval.reference import list_judged_clips
 from kokoro_ane.eval.store import MEASURING
-from kokoro_ane.speech import speech, spoken_lines
-from kokoro_ane.speech.corpus import SETTLING, letters, require_disjoint, speech_lines
-from kokoro_ane.speech.speech import own_speech, speakers
+from kokoro_ane.speech import list_spoken_lines, speech
+from kokoro_ane.speech.corpus import SETTLING, letters, read_speech_lines, require_disjoint
+from kokoro_ane.speech.speech import list_speakers, load_own_speech
 from tests.commands import everything, parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
@@ -276,65 +276,66 @@ class TestOwnSpeech:
         texts = [
             letters(line.text)
             for name in (SETTLING, TUNING, JUDGED, SECOND, VOICES, THIRD)
-            for line in speech_lines(name)
+            for line in read_speech_lines(name)
         ]
         assert len(texts) == len(set(texts)) == 8 + 3 * 24 + 12 + 24
 
     def test_a_line_of_a_voice_is_judged_where_that_voice_is_at_hand(self, demo, tmp_path):
-        assert own_speech(demo, VOICES) == []
+        assert load_own_speech(demo, VOICES) == []
         folder = shutil.copytree(demo.folder, tmp_path / "demo")
         for name in ("am_onyx", "bf_lily"):
             shutil.copy(folder / "voices" / "slt.pt", folder / "voices" / f"{name}.pt")
-        spoken = own_speech(open_checkpoint(str(folder)), VOICES)
+        spoken = load_own_speech(open_checkpoint(str(folder)), VOICES)
         assert [clip.id for clip in spoken] == ["voices-00", "voices-02", "voices-03"]
         assert spoken[2].voice == "bf_lily,am_onyx"
 
     def test_the_judged_and_the_second_set(self, demo):
-        spoken = own_speech(demo, JUDGED)
+        spoken = load_own_speech(demo, JUDGED)
         assert len({bucket_for(utterance.frames, DEFAULT_BUCKETS) for utterance in spoken}) >= 12
-        assert {line.speed for line in speech_lines(JUDGED)} >= {0.6, 2.0}
+        assert {line.speed for line in read_speech_lines(JUDGED)} >= {0.6, 2.0}
         assert {utterance.voice for utterance in spoken} == set(demo.voices)
         assert all(
             len(u.f0_hz) == len(u.energy) == 2 * u.frames and np.isfinite(u.f0_hz).all()
             for u in spoken
         )
-        assert not set(speakers(demo, SECOND)) & set(speakers(demo, JUDGED))
+        assert not set(list_speakers(demo, SECOND)) & set(list_speakers(demo, JUDGED))
 
     def test_features_are_kept_and_a_damaged_file_is_refused(self, demo, own_cache):
-        first = own_speech(demo, JUDGED)
+        first = load_own_speech(demo, JUDGED)
         (file,) = (own_cache / "speech").glob("judged-*.npz")
-        written, again = file.stat().st_mtime_ns, own_speech(demo, JUDGED)
+        written, again = file.stat().st_mtime_ns, load_own_speech(demo, JUDGED)
         assert file.stat().st_mtime_ns == written
         assert all(
             np.array_equal(a.energy, b.energy) and np.array_equal(a.durations, b.durations)
             for a, b in zip(first, again, strict=True)
         )
         file.write_bytes(b"PK")
-        refused("cannot be read as arrays", own_speech, demo, JUDGED)
+        refused("cannot be read as arrays", load_own_speech, demo, JUDGED)
 
     def test_what_is_judged_is_never_tuned_on(self, demo, monkeypatch):
         """The judge refuses a tuning set with a judged text."""
-        shared = spoken_lines(demo, JUDGED)
-        monkeypatch.setattr("kokoro_ane.eval.reference.spoken_lines", lambda *_: shared)
+        shared = list_spoken_lines(demo, JUDGED)
+        monkeypatch.setattr("kokoro_ane.eval.reference.list_spoken_lines", lambda *_: shared)
         refused("tune on other text", list_judged_clips, demo)
 
     def test_the_bundled_sets_pass(self, demo):
         require_disjoint(
-            own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)]
+            load_own_speech(demo, TUNING),
+            [*load_own_speech(demo, JUDGED), *load_own_speech(demo, SECOND)],
         )
         assert len(list_judged_clips(demo, count=5)) == 5
         both = list_judged_clips(demo, BOTH)
         assert [clip.id for clip in both] == [
-            clip.id for name in (JUDGED, SECOND) for clip in own_speech(demo, name)
+            clip.id for name in (JUDGED, SECOND) for clip in load_own_speech(demo, name)
         ]
         assert len(both) == 48
 
     def test_other_code_has_another_file(self, demo, own_cache, monkeypatch):
         """Six worktrees share the cache: what one's code wrote is not read by another's."""
-        monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
-        own_speech(demo, JUDGED)
+        monkeypatch.setattr(speech, "_speak_lines", lambda *_: stand_in())
+        load_own_speech(demo, JUDGED)
         monkeypatch.setattr(speech, "source_sha256", lambda *_: "another")
-        own_speech(demo, JUDGED)
+        load_own_speech(demo, JUDGED)
         assert len(list((own_cache / "speech").glob("judged-*.npz"))) == 2
 
 

@@ -26,8 +26,8 @@ from kokoro_ane.eval.renditions import (
 )
 from kokoro_ane.eval.subjects import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.quantize.locator import HALF, PackageRequest, ensure_encoder
-from kokoro_ane.speech.corpus import within
-from kokoro_ane.speech.speech import own_speech, text_encoder, vocoder_inputs
+from kokoro_ane.speech.corpus import cut_within
+from kokoro_ane.speech.speech import load_own_speech, load_text_encoder, make_vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
 from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE, heldout
@@ -43,7 +43,7 @@ def reference():
 
 @pytest.fixture(scope="module")
 def tuning(reference):
-    return sorted(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
+    return sorted(load_own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
 
 
 def same(one, two):
@@ -56,8 +56,8 @@ def test_every_seed_has_the_features_of_its_own(reference):
     for clip in heldout()[:2]:
         for other_seed in range(OTHER_SEEDS + 1):
             seed = reference.seed + other_seed
-            alone = vocoder_inputs(
-                checkpoint, reference.vocoder, text_encoder(checkpoint), clip, seed
+            alone = make_vocoder_inputs(
+                checkpoint, reference.vocoder, load_text_encoder(checkpoint), clip, seed
             )
             assert same(reference.compute_inputs(clip, other_seed), alone)
             vowel, pitch_hz = reference.compute_vowel_inputs(clip, other_seed)
@@ -73,9 +73,9 @@ def test_a_clip_is_encoded_once(reference, monkeypatch):
 
     def counted(*inputs):
         encoded.append(inputs[3].id)
-        return vocoder_inputs(*inputs)
+        return make_vocoder_inputs(*inputs)
 
-    monkeypatch.setattr(reference_module, "vocoder_inputs", counted)
+    monkeypatch.setattr(reference_module, "make_vocoder_inputs", counted)
     phrase = phrase_of(heldout()[2])
     reference.get_renders(phrase)
     reference.compute_inputs(phrase)
@@ -120,8 +120,8 @@ def test_features_are_the_encoder_s(reference, bench, tuning):
 
 def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference, tuning):
     clip = tuning[-1]
-    assert within(clip, clip.frames) is clip
-    first = within(clip, clip.frames // 2)
+    assert cut_within(clip, clip.frames) is clip
+    first = cut_within(clip, clip.frames // 2)
     assert clip.frames // 3 < first.frames <= clip.frames // 2
     assert first.id != clip.id
     assert clip.phonemes.startswith(f"{first.phonemes} ")
@@ -134,7 +134,7 @@ def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference, tu
     assert len(first.f0_hz) == len(first.energy) == 2 * first.frames
     assert np.array_equal(first.f0_hz[:40], clip.f0_hz[:40])
     assert reference.compute_inputs(first).frames == first.frames
-    refused("no word of it fits 3 frames", within, clip, 3)
+    refused("no word of it fits 3 frames", cut_within, clip, 3)
 
 
 def test_a_product_s_clip_is_cut_to_what_the_encoder_says_it_in(reference, tuning):
@@ -144,9 +144,9 @@ def test_a_product_s_clip_is_cut_to_what_the_encoder_says_it_in(reference, tunin
     def said(part):
         return int(reader.encode_prosody(part).durations.sum())
 
-    cuts = [within(clip, clip.frames - 1)]
+    cuts = [cut_within(clip, clip.frames - 1)]
     while len(cuts) < 6:
-        cuts.append(within(clip, cuts[-1].frames - 1))
+        cuts.append(cut_within(clip, cuts[-1].frames - 1))
     longer = next(cut for cut in cuts if said(cut) > cut.frames + 2)
     bucket = int(longer.frames / PRODUCT_SHARE) + 1
     judged = fit_clip(clip, PRODUCT, bucket, reference)

@@ -21,7 +21,7 @@ from kokoro_ane.eval.release import main as release
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.quantize import LevelFile
 from kokoro_ane.speech.corpus import SpokenLine
-from kokoro_ane.speech.speech import own_speech
+from kokoro_ane.speech.speech import load_own_speech
 from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE
 from tests.runtimes.test_portable import needs
@@ -91,7 +91,7 @@ def level(checkpoint, tmp_path_factory):
 @pytest.fixture(scope="module")
 def clips(checkpoint):
     """Clips of a set, and lines that are spoken where they are measured."""
-    tuning = sorted(own_speech(checkpoint, "tuning"), key=lambda clip: clip.frames)[:8]
+    tuning = sorted(load_own_speech(checkpoint, "tuning"), key=lambda clip: clip.frames)[:8]
     lines = [SpokenLine(f"corpus-{clip.id}", *line_of(clip)) for clip in tuning[:4]]
     return [*tuning, *lines]
 

@@ -15,7 +15,7 @@ from kokoro_ane.eval.quality import QualityOptions, judge_level
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.speech import own_corpus
 from kokoro_ane.speech.own_corpus import read_corpus
-from kokoro_ane.speech.speech import spoken_lines
+from kokoro_ane.speech.speech import list_spoken_lines
 from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import clips as figures
@@ -88,7 +88,7 @@ def test_ten_thousand_lines_and_no_more(read, monkeypatch):
 
 
 def test_what_levels_are_tuned_on_judges_none(checkpoint, read):
-    tuned = spoken_lines(checkpoint, "tuning")[0]
+    tuned = list_spoken_lines(checkpoint, "tuning")[0]
     refused("tuned on and is also judged", read, f"{HEAD}slt\t1\t{tuned.text}")
 
 

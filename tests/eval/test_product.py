@@ -27,7 +27,7 @@ from kokoro_ane.eval.renditions import (
     ProductSubject,
 )
 from kokoro_ane.pipeline.bundle import main as bundle
-from kokoro_ane.speech.speech import own_speech
+from kokoro_ane.speech.speech import load_own_speech
 from tests.commands import printed, refused
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
@@ -72,7 +72,7 @@ def reference():
 
 @pytest.fixture(scope="module")
 def clip(reference):
-    clips = [one for one in own_speech(reference.checkpoint, TUNING) if one.frames > 40]
+    clips = [one for one in load_own_speech(reference.checkpoint, TUNING) if one.frames > 40]
     return min(clips, key=lambda one: one.frames)
 
 

@@ -21,7 +21,7 @@ from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import ClipReader, EncoderComparison, EncoderSubject
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.speech.corpus import Utterance
-from kokoro_ane.speech.speech import own_speech
+from kokoro_ane.speech.speech import load_own_speech
 from tests.eval.controls.negative_controls import CONTROLS, ControlTrials, Setting
 
 
@@ -82,7 +82,7 @@ class TestFigures:
 
 @pytest.fixture(scope="module")
 def setting(tiny_checkpoint):
-    clips = sorted(own_speech(tiny_checkpoint, JUDGED), key=lambda one: one.frames)[:6]
+    clips = sorted(load_own_speech(tiny_checkpoint, JUDGED), key=lambda one: one.frames)[:6]
     return Setting(Reference(tiny_checkpoint, seed=0), clips)
 
 

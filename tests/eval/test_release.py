@@ -42,7 +42,7 @@ from kokoro_ane.eval.report_figures import (
 from kokoro_ane.eval.report_page import read_asset, render_page
 from kokoro_ane.eval.terminal import print_release
 from kokoro_ane.speech.corpus import require_disjoint
-from kokoro_ane.speech.speech import own_speech
+from kokoro_ane.speech.speech import load_own_speech
 from tests.builds import small_config
 from tests.commands import parsed, printed, refused
 from tests.demo_voice import heldout
@@ -213,7 +213,7 @@ def test_the_time_left_is_true_from_the_second_clip_on(workers, seed):
 @pytest.mark.slow
 def test_two_workers_measure_what_one_measures(placed, tmp_path):
     # the tiny package's longest input is 16 s
-    short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]
+    short = sorted(load_own_speech(placed[0]), key=lambda clip: clip.frames)[:2]
     manifest, none = placed[1] / "KokoroVocoder-tiny-padded-fp16.json", placed[1] / "none.json"
 
     def figures_by(workers, file=manifest):

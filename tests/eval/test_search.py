@@ -177,9 +177,9 @@ def test_a_product_has_one_budget(monkeypatch):
     """The first encoder that ships is taken, and the vocoder gets what it leaves."""
     verdicts = {"mixed": "REJECT", "w8g": "SHIP"}
     asked = []
-    monkeypatch.setattr(search, "judge_alone", lambda name, _: {"verdict": verdicts[name]})
+    monkeypatch.setattr(search, "judge_encoder_alone", lambda name, _: {"verdict": verdicts[name]})
     parts = {"text": 4_000_000, "encoder": 30_000_000, "voice": 500_000}
-    monkeypatch.setattr(search, "measure_parts", lambda *_: parts)
+    monkeypatch.setattr(search, "count_parts_beside", lambda *_: parts)
     monkeypatch.setattr(search, "judge_product", lambda *product: product)
 
     def found(method, layout, context, most_mb, record):

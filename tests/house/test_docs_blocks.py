@@ -63,7 +63,7 @@ def test_a_swift_block_is_compiled(block):
 
 def test_the_reference_is_current():
     reference = runpy.run_path(str(ROOT / "docs" / "reference.py"))
-    assert reference["page"]() == TEXTS["docs/reference.md"]
+    assert reference["build_page"]() == TEXTS["docs/reference.md"]
 
 
 def test_the_page_that_plays_shows_the_kept_figures_and_stands_alone(monkeypatch):
@@ -71,7 +71,7 @@ def test_the_page_that_plays_shows_the_kept_figures_and_stands_alone(monkeypatch
     listen = runpy.run_path(str(ROOT / "docs" / "listen.py"))
     text = listen["PAGE"].read_text(encoding="utf-8")
     (sounds,) = re.findall(r'<script type="application/json" id="sounds">(.*?)</script>', text)
-    assert listen["page"](sounds) == text, "run `python docs/listen.py`"
+    assert listen["render_page"](sounds) == text, "run `python docs/listen.py`"
     data = json.loads(sounds)
     assert len(data["clips"]) == len({clip["voice"][0] for clip in data["clips"]}) == 6
     for clip in data["clips"]:

@@ -44,25 +44,25 @@ def alter(figures, monkeypatch, tmp_path):
 
 
 def test_every_figure_of_a_page_has_a_source(figures, texts):
-    lost = {name: figures.without_source(name, text) for name, text in texts.items()}
+    lost = {name: figures.find_without_source(name, text) for name, text in texts.items()}
     assert not any(lost.values()), lost
     # control: a new figure, and one that somebody changed by hand
     for name, text in texts.items():
-        assert figures.without_source(name, f"{text}\nAll of it: 77.7 MB.\n") == ["77.7"]
+        assert figures.find_without_source(name, f"{text}\nAll of it: 77.7 MB.\n") == ["77.7"]
     forged = texts[README].replace("57.9 MB", "58.9 MB")
-    assert figures.without_source(README, forged)[0] == "58.9"
+    assert figures.find_without_source(README, forged)[0] == "58.9"
 
 
 def test_a_page_quotes_what_the_file_holds(figures, texts, alter):
     alter("57.9 MB, PESQ", "58.9 MB, PESQ")
-    found, record = figures.without_source(README, texts[README])
+    found, record = figures.find_without_source(README, texts[README])
     assert found == "57.9"
     assert record.startswith("not quoted: 58.9 MB")
 
 
 def test_tables_are_written_from_the_file(figures, texts):
     marks = [mark for text in texts.values() for mark in figures.MARK.finditer(text)]
-    tables = {one.table for one in figures.measurements()} - {None}
+    tables = {one.table for one in figures.read_measurements()} - {None}
     assert tables == {mark[3] for mark in marks if mark[2] == "figures"}
     for name, text in texts.items():
         assert figures.with_tables(text) == text, f"{name}: run `python docs/figures.py`"
@@ -73,10 +73,10 @@ def test_tables_are_written_from_the_file(figures, texts):
 
 
 def test_a_record_names_its_commit_and_pages_that_are_there(figures, texts):
-    for one in (*figures.measurements(), *figures.constants()):
+    for one in (*figures.read_measurements(), *figures.read_constants()):
         assert set(one.pages) <= set(texts), one
         assert one.table or one.pages, one
-    for one in figures.measurements():
+    for one in figures.read_measurements():
         assert re.fullmatch(r"[0-9a-f]{7,8}( and [0-9a-f]{7,8})?", one.commit), one
 
 
@@ -88,7 +88,7 @@ def test_pictures_show_what_the_file_holds(figures, alter):
     }
     for name, (values, _) in pictures.DRAWINGS.items():
         assert shown[name] == json.loads(json.dumps(values())), f"`docs/pictures.py {name}`"
-    (walk,) = (one for one in figures.measurements() if "pictures.py" in (one.command or ""))
-    assert figures.numbers(walk.figure) == list(shown["spectrograms"].values())
+    (walk,) = (one for one in figures.read_measurements() if "pictures.py" in (one.command or ""))
+    assert figures.find_numbers(walk.figure) == list(shown["spectrograms"].values())
     alter('"41.5"', '"41.6"')
-    assert shown["levels"]["p6"][0] == 41.5 != pictures.level_points()["p6"][0]
+    assert shown["levels"]["p6"][0] == 41.5 != pictures.read_level_points()["p6"][0]

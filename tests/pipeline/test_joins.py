@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.heard_joins import LONG, silences
+from bench.heard_joins import LONG, measure_silences
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, PADDED_BUCKETS
 from kokoro_ane.eval.metrics.framing import at_16_khz
@@ -380,7 +380,7 @@ def test_a_sentence_that_no_bucket_holds_is_heard_as_the_whole_one(kokoro):
         audio = np.concatenate([speech.audio for speech in runs[-1]])
         missed.append((Counter(text.split()) - Counter(recognized(at_16_khz(audio)))).total())
     (whole,), parts = runs
-    frames, gaps = [sum(part.durations) for part in parts], list(silences(parts))
+    frames, gaps = [sum(part.durations) for part in parts], list(measure_silences(parts))
     print(f"{sum(whole.durations)} frames, cut {frames}; of 51 words missed {missed}; {gaps} s")
     assert sum(whole.durations) > 750
     assert max(frames) <= PADDED_BUCKETS[-1]

@@ -31,7 +31,7 @@ from kokoro_ane.quantize.methods import (
     PaletteWeights,
 )
 from kokoro_ane.quantize.stored_forms import Integers, Palette
-from kokoro_ane.speech.speech import own_speech
+from kokoro_ane.speech.speech import load_own_speech
 from mlprogram import Program
 
 LEVELS = STAGE_METHODS["encoder"]
@@ -108,10 +108,10 @@ def test_moments_are_of_what_a_weight_multiplies(tiny_build, tiny_checkpoint, mo
     """
     short = [
         one
-        for one in own_speech(tiny_checkpoint, "tuning")
+        for one in load_own_speech(tiny_checkpoint, "tuning")
         if len(one.input_ids) < 192 and one.frames < 640
     ][:2]
-    monkeypatch.setattr(encoder_layers, "own_speech", lambda *_: short)
+    monkeypatch.setattr(encoder_layers, "load_own_speech", lambda *_: short)
     encoder = with_stored_lstms(Encoder.from_checkpoint(tiny_checkpoint))
     monkeypatch.setattr(plan, "SMALL", 0)
     every = Method("every", "", "fp16", PaletteWeights(6, gptq=True))

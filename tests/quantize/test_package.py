@@ -40,7 +40,7 @@ from kokoro_ane.quantize.methods import METHODS, IntegerWeights
 from kokoro_ane.quantize.plan import list_vocoder_layers
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput
 from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
-from kokoro_ane.speech.speech import own_speech
+from kokoro_ane.speech.speech import load_own_speech
 from kokoro_ane.vocoder.decoder import Vocoder
 from mlprogram import Program
 from mlprogram.examine.profile import open_program
@@ -351,7 +351,7 @@ class TestQualityCommand:
     @pytest.fixture
     def one_clip(self, built, monkeypatch):
         """Two seconds are all that is judged."""
-        clips = [clip for clip in own_speech(built[0]) if clip.frames >= 80]
+        clips = [clip for clip in load_own_speech(built[0]) if clip.frames >= 80]
         shortest = min(clips, key=lambda clip: clip.frames)
         monkeypatch.setattr("kokoro_ane.eval.reference.list_judged_clips", lambda *_: [shortest])
         # slow where random weights speak

@@ -11,7 +11,7 @@ from kokoro_g2p.port.text_tables import MARKED
 from reader_tests.espeak import LANGUAGES, SENTENCES
 from reader_tests.lines import PATTERNS, filled, sentence
 from reader_tests.typed import FOLDER, read_lines, rows
-from training.taught_lines import lines as prose
+from training.taught_lines import draw_lines as prose
 
 
 def lines(language, count, seed=0):

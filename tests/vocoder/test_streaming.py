@@ -44,9 +44,9 @@ from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, cut_wind
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
-from training.fit_statistics import Teacher, vowel_held
+from training.fit_statistics import Teacher, hold_vowel
 from training.fit_statistics import main as fit
-from training.taught_lines import ALTERATIONS, WORDS, Line, lines
+from training.taught_lines import ALTERATIONS, WORDS, TaughtLine, draw_lines
 
 TEXT = "Hello from a stream. It is said in windows."
 
@@ -287,7 +287,7 @@ def test_texts_have_the_words_asked_for_and_a_quarter_is_altered():
     """Whole sentences, three texts in ten, only have about as many words. An altered text is as no
     sentence is.
     """
-    spoken = list(islice(lines(("a",), 1), 400))
+    spoken = list(islice(draw_lines(("a",), 1), 400))
     counts = [len(line.text.split()) for line in spoken[:200] if line.alteration != "repeated"]
     assert sum(WORDS[0] <= count <= WORDS[1] for count in counts) > 0.8 * len(counts)
     assert min(counts) < 6
@@ -297,7 +297,7 @@ def test_texts_have_the_words_asked_for_and_a_quarter_is_altered():
     assert 80 < kinds.total() - kinds[""] < 120
     repeated = [line.text.split()[:-1] for line in spoken if line.alteration == "repeated"]
     assert all(len(set(words)) == 1 for words in repeated)
-    assert list(islice(lines(("a",), 1), 400)) == spoken
+    assert list(islice(draw_lines(("a",), 1), 400)) == spoken
 
 
 def test_the_teacher_speaks_an_altered_line_as_it_says(checkpoint):
@@ -307,7 +307,7 @@ def test_the_teacher_speaks_an_altered_line_as_it_says(checkpoint):
         {kind: dict(zip(FIELDS, arrays, strict=True))}
     )
     for kind, strength in (("", 0.0), ("whispered", 0.0), ("energy", -2.5), ("held", 3.0)):
-        teacher(Line(TEXT, checkpoint.voices[0], 1.0, kind, strength), 1)
+        teacher(TaughtLine(TEXT, checkpoint.voices[0], 1.0, kind, strength), 1)
     plain = tensors.pop("")
     assert plain["f0_hz"].any()
     assert not tensors["whispered"]["f0_hz"].any()
@@ -315,7 +315,7 @@ def test_the_teacher_speaks_an_altered_line_as_it_says(checkpoint):
     assert tensors["energy"]["f0_hz"].tolist() == plain["f0_hz"].tolist()
     more = tensors["held"]["asr"].shape[-1] - plain["asr"].shape[-1]
     assert 80 < more < 120
-    assert vowel_held("kˈæt.", np.array([4, 3, 1, 9, 20, 5, 6]), 2.0).tolist() == [
+    assert hold_vowel("kˈæt.", np.array([4, 3, 1, 9, 20, 5, 6]), 2.0).tolist() == [
         4,
         3,
         1,

@@ -57,7 +57,7 @@ from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
 from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in, name_function_file
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
 from kokoro_ane.runtimes.registry import RUNTIMES, module_of
-from kokoro_ane.speech.speech import calibration_inputs, check_speech
+from kokoro_ane.speech.speech import check_speech, make_calibration_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import cut_excerpt, pack_utterance, unpack_spectrum
 from kokoro_ane.vocoder.render import open_package, render_reference
@@ -235,8 +235,8 @@ def test_five_wrong_scales_of_a_level_are_found_without_ears(built, monkeypatch)
 
 def test_statistics_are_corrected_by_what_a_levels_weights_change(built, stage, monkeypatch):
     level = level_named(built, "w8")
-    clips = list(calibration_inputs(built[0], stage.vocoder, 6))
-    monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
+    clips = list(make_calibration_inputs(built[0], stage.vocoder, 6))
+    monkeypatch.setattr(streaming_level, "make_calibration_inputs", lambda *_: clips[:5])
     assert not measure_statistics_shift(stage, stage).any()
     corrected = make_streaming_stage(stage, level)
     shift = corrected.shift
@@ -249,8 +249,8 @@ def test_statistics_are_corrected_by_what_a_levels_weights_change(built, stage, 
 def test_the_frame_decoder_reads_in_the_levels_steps(built, stage, monkeypatch):
     """A level that is attached to the same vocoder twice would find its factors gone."""
     level = level_named(built, "w8a8")
-    clips = list(calibration_inputs(built[0], stage.vocoder, 1))
-    monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips)
+    clips = list(make_calibration_inputs(built[0], stage.vocoder, 1))
+    monkeypatch.setattr(streaming_level, "make_calibration_inputs", lambda *_: clips)
     modules, expected = make_streaming_stage(stage, level).modules, level.apply(stage.vocoder)
     frames = [path for path in level.ranges if not path.startswith("generator.")]
     assert len(frames) > 5
@@ -260,7 +260,7 @@ def test_the_frame_decoder_reads_in_the_levels_steps(built, stage, monkeypatch):
 
 
 def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built, stage):
-    clip = next(iter(calibration_inputs(built[0], stage.vocoder, 1)))
+    clip = next(iter(make_calibration_inputs(built[0], stage.vocoder, 1)))
     read = []
     for norm in list_stage_norms(stage.vocoder.generator, 1):
         # [C, S]

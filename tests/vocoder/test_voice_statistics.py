@@ -81,7 +81,7 @@ def spoken(monkeypatch, predictor):
         along = style_path(pack)[np.array(phonemes) - 1]
         return phonemes, np.repeat(1.0 + 2.5 * along[:, None], len(predictor.bias), axis=1)
 
-    monkeypatch.setattr(Settling, "residuals_of", told)
+    monkeypatch.setattr(Settling, "measure_residuals", told)
     return asked
 
 
@@ -205,8 +205,8 @@ def test_the_residual_of_the_demo_voice_is_what_its_own_sentences_measure(demo, 
     bench, measured = Settling(demo, predictor), []
     for line in settling.speech_lines("settling")[:3]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(settling, "speech_lines", lambda _, line=line: [line])
-            measured.append(bench.residuals_of("slt", pack)[1][0])
+            patch.setattr(settling, "read_speech_lines", lambda _, line=line: [line])
+            measured.append(bench.measure_residuals("slt", pack)[1][0])
     *fit, held = measured
     before, after = (np.square(held - told).mean() for told in (0.0, np.mean(fit, axis=0)))
     assert after < 0.5 * before

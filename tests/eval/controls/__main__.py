@@ -113,14 +113,14 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import Reference, list_judged_clips
     from kokoro_ane.eval.renditions import COMPARISONS
-    from kokoro_ane.speech import own_speech
+    from kokoro_ane.speech import load_own_speech
     from tests.eval.controls.negative_controls import ControlTrials, Setting
 
     checkpoint, (texts, count) = open_checkpoint(options.checkpoint), TEXTS[stage]
     if options.clips is not None:
         count = options.clips
     if texts == TUNING:
-        clips = own_speech(checkpoint, TUNING)[:count]
+        clips = load_own_speech(checkpoint, TUNING)[:count]
     else:
         clips = list_judged_clips(checkpoint, texts, count)
     variations = Variations.for_checkpoint(checkpoint, options.seed)
