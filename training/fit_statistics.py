@@ -126,7 +126,7 @@ class Teacher:
             )
 
     def _list_norms(self) -> Iterator[Any]:
-        """The norms in the order of streaming_model.list_generator_norms, which is that of the calls."""
+        """The norms as streaming_model.list_generator_norms orders them, as they are called."""
         generator = self.fast.generator
         for stage, source in enumerate(generator.noise_res):
             first = stage * generator.count
