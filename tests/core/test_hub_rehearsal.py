@@ -88,5 +88,5 @@ def test_the_hubs_weights_have_the_default_layout_and_every_voice(repository, tm
 @needs_kokoro
 def test_a_level_by_recipe_follows_the_architectures(repository):
     checkpoint = Checkpoint.from_folder(repository)
-    recipe = choose_recipe(METHODS["mixed18"], checkpoint)
+    recipe = choose_recipe(METHODS["mixed18"], checkpoint, Path("build"))
     recipe.require_fits(checkpoint)

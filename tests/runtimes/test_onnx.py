@@ -27,7 +27,7 @@ from kokoro_ane.runtimes.onnx.onnx_levels import attach_to_eager
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder, Place, places
+from kokoro_ane.vocoder.eager import EagerVocoder, Place, find_places
 from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv, ScaledConv, TimeVaryingScale
 from kokoro_ane.vocoder.vocoder_steps import VOCODER_INPUTS
 from tests.commands import printed, refused
@@ -245,7 +245,7 @@ def test_places_name_every_convolution_and_a_level_fits_what_they_fold(tiny_chec
         if isinstance(module, Snake):
             module.alpha.data = 0.2 + 3 * torch.rand_like(module.alpha)
     eager, forms, folded = EagerVocoder(vocoder), {}, {}
-    for name, place in places(eager).items():
+    for name, place in find_places(eager).items():
         layer = vocoder.get_submodule(place.path)
         weight, axis = layer.weight.detach(), int(layer.transposed)
         forms[place.path] = make_form(weight.numpy(), IntegerWeights(), axis=axis)

@@ -25,7 +25,7 @@ from kokoro_ane.core.kokoro_int8.cache import CONFIG, DATA, WEIGHTS_SHA256
 from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.pipeline import speaking
 from kokoro_ane.pipeline.audio import CEILING, StreamFinish, finished
-from kokoro_ane.pipeline.make_synthesis_basis import SynthesisStats
+from kokoro_ane.pipeline.synthesis import SynthesisStats
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.runtimes.torch_runtime import StreamingBackend
 from kokoro_ane.speech.speech import check_speech
@@ -303,7 +303,7 @@ def test_texts_have_the_words_asked_for_and_a_quarter_is_altered():
 def test_the_teacher_speaks_an_altered_line_as_it_says(checkpoint):
     """What reaches the vocoder: no voicing, another energy, a longest vowel of so many seconds."""
     teacher, tensors = Teacher(checkpoint), {}
-    teacher._measured = lambda arrays, kind: tensors.update(
+    teacher._measure = lambda arrays, kind: tensors.update(
         {kind: dict(zip(FIELDS, arrays, strict=True))}
     )
     for kind, strength in (("", 0.0), ("whispered", 0.0), ("energy", -2.5), ("held", 3.0)):
