@@ -25,8 +25,8 @@ from kokoro_ane.core.kokoro_int8.cache import CONFIG, DATA, WEIGHTS_SHA256
 from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.pipeline import speaking
 from kokoro_ane.pipeline.audio import CEILING, StreamFinish, finished
-from kokoro_ane.pipeline.synthesis import SynthesisStats
 from kokoro_ane.pipeline.speak import main as speak
+from kokoro_ane.pipeline.synthesis import SynthesisStats
 from kokoro_ane.runtimes.torch_runtime import StreamingBackend
 from kokoro_ane.speech.speech import check_speech
 from kokoro_ane.vocoder.decoder import Vocoder
