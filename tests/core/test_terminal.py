@@ -156,7 +156,7 @@ def screen(monkeypatch):
     """What the judge's tables are printed on: a terminal of 80 by 24."""
     file = io.StringIO()
     console = Console(file=file, width=COLUMNS, height=ROWS, force_terminal=True, color_system=None)
-    monkeypatch.setattr(terminal, "console_of", lambda _: console)
+    monkeypatch.setattr(terminal, "open_console", lambda _: console)
     monkeypatch.setattr("builtins.print", lambda *words: console.print(*words, soft_wrap=True))
     return file
 

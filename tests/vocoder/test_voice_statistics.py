@@ -203,7 +203,7 @@ def test_the_residual_of_the_demo_voice_is_what_its_own_sentences_measure(demo, 
     """
     pack = 1.6 * demo.library.pack("slt") - 0.6 * demo.library.pack("rms")
     bench, measured = Settling(demo, predictor), []
-    for line in settling.speech_lines("settling")[:3]:
+    for line in settling.read_speech_lines("settling")[:3]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(settling, "read_speech_lines", lambda _, line=line: [line])
             measured.append(bench.measure_residuals("slt", pack)[1][0])
@@ -213,10 +213,10 @@ def test_the_residual_of_the_demo_voice_is_what_its_own_sentences_measure(demo, 
 
 
 def test_the_sentences_are_nobody_elses():
-    own = {stored_line.text for stored_line in settling.speech_lines("settling")}
+    own = {stored_line.text for stored_line in settling.read_speech_lines("settling")}
     assert len(own) == 8
     for name in ("tuning", "judged", "second"):
-        assert own.isdisjoint(line.text for line in settling.speech_lines(name))
+        assert own.isdisjoint(line.text for line in settling.read_speech_lines(name))
 
 
 def test_what_a_voice_adds_reaches_the_sound(demo, tmp_path, monkeypatch, capsys):
