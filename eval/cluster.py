@@ -131,6 +131,7 @@ def run_call(task: bytes, wanted: dict[str, str], name: str, data: bytes) -> Any
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             tar.extractall(folder, filter="data")
     reader = pickle.Unpickler(io.BytesIO(task))
+    # an absolute path of the sender, below the folder that its files were unpacked in
     reader.persistent_load = lambda path: folder / path[1:]  # type: ignore[method-assign]
     client, reference, threads, kept, call = reader.load()
     if getattr(worker, "measures_for", None) != client:

@@ -9,7 +9,7 @@ of VOCODER what other noise seeds do, and what they allow a test at each place; 
 PRODUCT what the neighbouring style rows do. Items of a known checkpoint are in the repository
 (eval/data, written by `kokoro-ane variation --write`), those of others in the user's cache.
 
-A clip that a package cuts (speech.corpus.within) is a clip of its own, with another id. An item
+A clip that a package cuts (speech.corpus.cut_within) is a clip of its own, with another id. An item
 is used where the key fits (`compute_variation_key`) and where the reference that is rendered here
 is the one that it belongs to: `probe` holds the levels of its stretches, which have to agree to
 AGREE. Its samples would not do: on another processor the last bits of F0 turn the phase of nearly

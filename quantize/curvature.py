@@ -156,6 +156,8 @@ class Curvature:
             samples = model(*make_reference_arguments(one.inputs)).flatten()
             vector = _VECTORS[one.kind](samples, samples.detach())
             for turn in range(probes):
+                # with random signs, products of different places cancel on average: what is left
+                # of the squared projection is the squared distance
                 signs = torch.randint(0, 2, vector.shape, generator=draws) * 2.0 - 1.0
                 product = (vector * signs).sum() / vector.numel() ** 0.5
                 gradients = torch.autograd.grad(product, weights, retain_graph=turn < probes - 1)

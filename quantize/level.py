@@ -127,6 +127,7 @@ class CompressionLevel:
         return 1.0 if path in self.caps else self.ranges[path]
 
     def _make_rounding(self, layer: nn.Module, path: str) -> RoundedInput:
+        # a range so small that its step is zero in 16 bits rounds to zero by any step
         scale = np.float16(self.get_range(path) / INT8_STEPS) or np.float16(1.0)
         step = np.array([scale], np.float16)
         reciprocal = getattr(layer, "reciprocal", None)

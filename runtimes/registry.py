@@ -180,7 +180,7 @@ def judged_manifest(
     runtime: str, request: "PackageRequest", build: "Build"
 ) -> "tuple[Method, Manifest]":
     """The method and the vocoder's manifest of a runtime's level, built where it is missing. Raises
-    InputError and CheckFailed as quantize.locator.built.
+    InputError and CheckFailed as quantize.locator.ensure_vocoder.
     """
     from kokoro_ane.quantize import ensure_vocoder
 

@@ -176,8 +176,8 @@ class TestTemporaryFiles:
         """They waited for clips for ever, with a gigabyte each."""
         code = (
             "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.execution"
-            " import _end_with_parent\nimport threading\ndef work():\n"
-            " threading.Thread(target=_end_with_parent, daemon=True).start()\n time.sleep(300)\nif"
+            " import _stop_with_parent\nimport threading\ndef work():\n"
+            " threading.Thread(target=_stop_with_parent, daemon=True).start()\n time.sleep(300)\nif"
             " __name__ == '__main__':\n p = m.get_context('fork').Process(target=work); p.start();"
             " print(p.pid, flush=True)\n time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)\n"
         )
