@@ -318,10 +318,9 @@ def synthesize_blocks(
         "dropped": pipeline.dropped,
         "loudness_lufs": files[0]["loudness_lufs"],
         "seconds_trimmed": round((stats.samples - samples_written) / SAMPLE_RATE_HZ, 6),
+        **({"files": files} if options.split else {}),
     }
-    return SpeechResult(
-        report | ({"files": files} if options.split else {}), np.concatenate(memory)
-    )
+    return SpeechResult(report, np.concatenate(memory))
 
 
 def name_chapter_file(out: Path, number: int) -> Path:
