@@ -169,8 +169,7 @@ class ChineseNormalizer(ScriptNormalizer):
         while place < len(scan.text):
             row = self.rows.read(scan.text, place)
             if row is not None:
-                # A number is cut together with the words around it, which may join its last
-                # character.
+                # A number's characters are cut into words together with those around them.
                 run.extend([(character, place, row[0]) for character in row[1]])
                 place = row[0]
                 continue

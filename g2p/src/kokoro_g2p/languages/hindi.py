@@ -241,7 +241,7 @@ def join_rime(syllables: list[Syllable], place: int, coda: list[str]) -> str:
     is_low = vowel in ("ʌ", "ə", "ɛ") and one.is_short_a
     nasal = "h" if one.ending == VISARGA else ""
     if one.ending in (ANUSVARA, CANDRABINDU):
-        # A candrabindu is always a nasal vowel in writing, an anusvara often a consonant.
+        # A candrabindu writes a nasal vowel, an anusvara often a nasal consonant.
         is_written = one.ending == CANDRABINDU
         # A candrabindu before a consonant is n behind a short a, or where no consonant opens.
         if is_written and after and (is_low or not one.onset):
@@ -259,7 +259,7 @@ def join_rime(syllables: list[Syllable], place: int, coda: list[str]) -> str:
     # A silent a leaves its nasal consonant.
     if one.silent:
         return nasal
-    # The last vowel that is said stands before a silent a here.
+    # Before a final य whose own a is silent, a short a is ɛ: विद्यालय.
     if one.is_short_a and not is_last and len(syllables) > 1 and place + 2 == len(syllables):
         following = syllables[place + 1]
         if following.silent and following.onset == ["j"] and vowel in ("ʌ", "ə"):

@@ -139,7 +139,7 @@ class JapaneseNormalizer(ScriptNormalizer):
 
     def _is_number(self, text: str, start: int, end: int) -> bool:
         """Whether figures with their counter are whole and begin no longer word: 三日月."""
-        # Listed words that begin with these figures and go on
+        # What begins with these figures and goes on, up to the longest word of the list
         words = [text[start:stop] for stop in range(end + 1, start + LONGEST + 1)]
         if OWN.fullmatch(text, start, end) is None:
             return False

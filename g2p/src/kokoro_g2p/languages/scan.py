@@ -60,5 +60,5 @@ class Scan:
     @property
     def previous(self) -> str:
         """The word or mark before; empty at the start."""
-        # The last word of a spoken number is what a handler agrees with.
+        # A compound's hyphen parts it again here: the word before is its last part.
         return self.last.words.replace("‑", " ").split()[-1] if self.last.words else ""

@@ -46,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     frame = partial(read_inside, ask=ask)
     answers = {word: frame(word) for word in words[:COMMON]}
     answers |= {word: ask(word) for word in words[COMMON:]}
+    # Nasal marks are characters of their own on both sides, so that equal sounds compare equal.
     answers = {word: unicodedata.normalize("NFD", answer) for word, answer in answers.items()}
     unlike = {
         word: answer
