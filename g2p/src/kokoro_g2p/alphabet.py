@@ -193,8 +193,8 @@ def restress(phonemes: str, level: float | None) -> str:
     if level is None:
         return phonemes
     primary, secondary = PRIMARY in phonemes, SECONDARY in phonemes
+    # The cases go from the lowest level up, each for what marks there are.
     if level < -1:
-        # Down to nothing, then one step down, then up: each level asks what is there.
         return phonemes.replace(PRIMARY, "").replace(SECONDARY, "")
     if level == -1 or (level in (0, -0.5) and primary):
         return phonemes.replace(SECONDARY, "").replace(PRIMARY, SECONDARY)

@@ -57,7 +57,7 @@ def cardinal(number: int, dialect: Dialect) -> str:
             groups.append(f"{below_thousand(group, dialect)} {SCALES[scale]}".strip())
         scale += 1
     last = number % 1000
-    # British: a thousand and five, a million and twenty
+    # In British `and` stands before a small rest: one thousand and five.
     if dialect == GB and 0 < last < 100:
         groups[0] = f"and {groups[0]}"
     return " ".join(reversed(groups))

@@ -122,8 +122,8 @@ class Grammar:
         if character.isalpha():
             run = LETTERS.match(text, place)
             rows = self.by_word.get(run[0].lower(), ()) if run else ()
-            # Rows that begin with any letter cannot match a whole word between spaces; they are
-            # tried where it has capitals, digits or signs in it or beside it.
+            # A whole word between spaces tries only the rows that list it; those that begin with
+            # its letter are tried where capitals, digits or signs stand in it or beside it.
             if not (is_spaced or place == 0 or text[place - 1] == "\n") or not WHOLE.match(
                 text, place
             ):

@@ -51,7 +51,7 @@ def read_part(part: str, context: SlotContext) -> str:
         return part
     if low in sets["spelled"]:
         return f"[{part.upper()}]"
-    # Two small letters are a word only where a lexicon says so: is, of, but not tv.
+    # Two small letters are a word only where a lexicon lists them.
     if len(part) == 2 and part.islower() and context.known and context.known(low):
         return part
     if part.isupper() or (part[:-1].isupper() and part[-1] == "s"):

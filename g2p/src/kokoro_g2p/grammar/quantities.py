@@ -21,7 +21,7 @@ VULGAR = word_lists.parse_pairs(
 def name_fraction(top: int, bottom: int, context: SlotContext) -> str:
     """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
     dialect = context.dialect
-    # Nobody says ninety-seconds, so that an odd denominator is divided by.
+    # Nobody says ninety-seconds: by an unusual denominator one divides.
     if bottom > 20 and str(bottom) not in MEASURED:
         return (
             f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"

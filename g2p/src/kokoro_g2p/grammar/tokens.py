@@ -78,7 +78,7 @@ def make_tokens(spoken: list[SpokenPiece], cleaned: Cleaned) -> Iterator[Token]:
     before = (0, 0)
     text = cleaned.text
     for index, (word, start, end, kind, goes_on) in enumerate(raw):
-        # Behind the last token there is no space, as before a mark.
+        # Nothing that is said follows the last token, as if a mark did.
         after = raw[index + 1][3] if index + 1 < len(raw) else "punctuation"
         if goes_on:
             space = after != "punctuation"

@@ -36,7 +36,7 @@ INHERENT, INITIAL = "ə", "A"  # the a that no sign writes, and that of अ
 LONG = parse_set("aː iː uː eː ɛː oː ɔː")
 SONORANT = frozenset("mnɳjʋlsʃʂhɾrzf")  # r is a trill before these
 CHANGES = (
-    # सत्य is sˈʌtːjə: a voiceless stop is long before j.
+    # सत्य is sˈʌtːjə: k, p, t and c are long before j.
     (re.compile("([kptc])j"), r"\1ːj"),
     # बच्चा is bˈʌcːaː: a doubled stop is a long one.
     (re.compile("([tdckpɟɡ])\\1(?!ʰ)"), r"\1ː"),

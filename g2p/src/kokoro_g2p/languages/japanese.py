@@ -128,7 +128,7 @@ def whole_number(value: int) -> str:
             digit = group // POWERS[power] % 10
             if digit and power:
                 # ten, a hundred and a thousand are said without their one
-                # Before 万 a thousand keeps its one: 1000万 is イッセンマン.
+                # Before 万 and above a thousand keeps its one: 1000万 is イッセンマン.
                 one = "イッ" if (power, digit) == (3, 1) and place else ""
                 head = one if digit == 1 else DIGITS[digit]
                 part += join_counter(head, TENS[power - 1])

@@ -155,7 +155,7 @@ def _write_arrays(folder: Path, dialect: Language) -> None:
     places = {}
     content = b""
     for name, array in arrays.items():
-        # Each array begins at a border that vector instructions can load from.
+        # Each array begins at a multiple of BORDER bytes.
         content += b"\0" * (-len(content) % BORDER)
         places[name] = {
             "dtype": str(array.dtype),

@@ -238,7 +238,7 @@ def fit_confidence(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, f
     # Newton's method on the log likelihood, which is concave
     for _ in range(ROUNDS):
         shares = 1 / (1 + np.exp(-weights @ x))
-        # The curvature of the likelihood: positive, so that the step below is one downhill
+        # The second derivatives of the negative log likelihood
         slopes = (x * (shares * (1 - shares))) @ x.T  # [2, 2]
         weights = weights - np.linalg.solve(slopes, x @ (shares - right))
     return float(weights[0]), float(weights[1])

@@ -26,6 +26,7 @@ RARE, COMMON = 24_000, 300  # words that are read, those of them inside a senten
 def read_inside(word: str, ask: Callable[[str], str]) -> str:
     """What espeak-ng says of a word between two others."""
     said = ask(f"घर {word} घर").split(" ")
+    # Where espeak-ng joins the words, it is asked for the word alone.
     return said[1] if len(said) == 3 else ask(word)
 
 
