@@ -115,7 +115,7 @@ def _list_ed_stems(word: str) -> Iterator[str]:
         yield word[:-3] + "y"
     # Words in -eed have a stem in -ee only: agreed.
     plain = len(word) > 4 and not word.endswith("eed")
-    # Behind two consonants no silent e is missing, so that the bare stem goes first.
+    # Behind two consonants a silent e is rare, so that the bare stem goes first: bombed.
     if plain and _CLUSTER.search(word[:-2]):
         yield word[:-2]
     yield word[:-1]

@@ -256,7 +256,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """Read the manifest beside the weights: sha256, config, training. Raises InputError when it is
     missing or not JSON.
     """
-    # Only the bundled files have hashes; weights of one's own are just read.
+    # Only bundled manifests have a hash of their own, in SHA256SUMS.
     if path.parent == DATA:
         read_data(path.with_suffix(".json"))  # raises InputError where it is not as it was hashed
     described = path.with_suffix(".json")

@@ -132,7 +132,7 @@ def _read_japanese(word: str) -> str | None:
         sound = JAPANESE["consonants"].get(consonant) or "".join(
             JAPANESE["consonants"].get(letter, letter) for letter in consonant
         )
-        # The how-manieth vowel this is, -1 for a bare consonant
+        # Which of the vowels this is, -1 for a bare consonant
         number = vowels.index(morae.index(mora)) if vowel else -1
         loud = (
             PRIMARY

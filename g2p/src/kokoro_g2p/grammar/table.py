@@ -161,7 +161,7 @@ class SlotContext:
     def find_entry(self, name: str, written: str) -> tuple[str, ...]:
         """What a word set has for a written form: spoken, plural, more; the form where nothing."""
         forms = self.sets[name]
-        # The exact form comes first: Mg and mg are two units.
+        # The exact form comes first: MW and mW are two units.
         entry = forms.get(written) or forms.get(written.lower())
         return entry if entry and entry[0] else (written, f"{written}s", "")
 

@@ -50,7 +50,7 @@ def french(number: int, one: str = "un") -> str:
         return head + (f" {french(rest, one)}" if rest else "")
     if number >= 100:
         count, rest = divmod(number, 100)
-        # Cents has an s only where nothing follows: deux cents, deux cent un.
+        # Cent has its plural s only where nothing follows: deux cents, deux cent un.
         head = "cent" if count == 1 else f"{FR['ones'][count]} cent"
         return f"{head} {french(rest, one)}" if rest else head + "s" * (count > 1)
     if number < 20:

@@ -31,7 +31,7 @@ KEPT = compile_special(f"{LETTERS}‰")  # digits are not: they become Latin one
 MARKS = {ord("।"): ".", ord("॥"): ".", ord("॰"): "."}
 SHORT: Mapping[str, str] = TABLES["short"]
 PIECES = compile_pieces(
-    # An abbreviation begins at no letter and behind no other one's point.
+    # An abbreviation begins neither inside a word nor right behind a point.
     rf"(?P<short>(?<![{LETTERS}.])(?:{'|'.join(map(re.escape, SHORT))}))"
     rf"|(?P<word>[{LETTERS}]+)"
 )

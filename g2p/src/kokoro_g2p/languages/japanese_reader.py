@@ -77,7 +77,7 @@ def repeat_kana(match: "re.Match[str]") -> str:
     """A kana and its iteration mark as two kana."""
     kana = match[1]
     is_voiced = match[2] in "ゞヾ"
-    # NFC makes one kana of a plain one and the voicing mark: か and ゙ are が.
+    # NFC makes one kana of a plain one and the voicing mark: か with ゛ is が.
     return kana + (unicodedata.normalize("NFC", kana + "\u3099")[-1] if is_voiced else kana)
 
 

@@ -35,7 +35,6 @@ class Language:
     @property
     def compounds(self) -> tuple[str, ...]:
         """Words of several parts that may have a reading of their own, numbers among them."""
-        # A number such as quatre-vingt-dix is a word that may have a reading of its own.
         listed = read_words(self.name).get("compounds", "").split()
         numbers = (
             word for number in range(100) for word in self.grammar.cardinal(number, "").split()
