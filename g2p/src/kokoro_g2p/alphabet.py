@@ -115,6 +115,7 @@ def fold_word(word: str) -> str:
     """Lower case, accents off, typographic apostrophes and hyphens made plain: what the model
     reads.
     """
+    # NFKD makes accents characters of their own, which the next line drops.
     plain = unicodedata.normalize(
         "NFKD", word.replace("’", "'").replace("‐", "-").replace("‑", "-")
     )
@@ -133,6 +134,7 @@ def is_pronounceable(word: str) -> bool:
     the 183,000 words of misaki's two American lists that has a vowel letter (`borschts`,
     `catchphrase`: 6; `Schwarzwald`: 4).
     """
+    # Runs of consonant letters, the longest and the first
     letters = fold_word(word)
     longest = max(map(len, CONSONANT_RUN.findall(letters)), default=0)
     first = CONSONANT_RUN.match(letters)
@@ -191,6 +193,7 @@ def restress(phonemes: str, level: float | None) -> str:
     if level is None:
         return phonemes
     primary, secondary = PRIMARY in phonemes, SECONDARY in phonemes
+    # The cases go from the lowest level up, each for what marks there are.
     if level < -1:
         return phonemes.replace(PRIMARY, "").replace(SECONDARY, "")
     if level == -1 or (level in (0, -0.5) and primary):
@@ -259,6 +262,7 @@ def edit_distance(produced: Sequence[str], expected: Sequence[str]) -> int:
     """Fewest insertions, deletions and substitutions, each of cost 1 (Levenshtein 1966)."""
     row = list(range(len(expected) + 1))
     for i, symbol in enumerate(produced, start=1):
+        # `before` is the cell above on the left, kept because the row is written over.
         before, row[0] = row[0], i
         for j, other in enumerate(expected, start=1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (symbol != other))

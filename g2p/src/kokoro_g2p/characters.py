@@ -138,10 +138,12 @@ def replace_cluster(kind: str, characters: str, alone: bool) -> tuple[str, str |
         return f"{characters[0]} ", None
     if kind == "accent":
         composed = unicodedata.normalize("NFC", characters)
+        # A letter that Unicode has with this accent is that letter; kana with their voicing too.
         if len(composed) == 1 and re.fullmatch(f"[{LATIN}ぁ-ヿ]", composed):
             return composed, None
         return re.sub(f"[{MARKS}]", "", characters), "combining mark"
     if kind == "power":
+        # m² is read as m^2, which rows know.
         return "^" + unicodedata.normalize("NFKC", characters).replace("−", "-"), None
     if kind == "entity":
         return replace_entity(characters)
@@ -159,8 +161,10 @@ def replace_cluster(kind: str, characters: str, alone: bool) -> tuple[str, str |
         return " ", None
     if alone and characters in GREEK:
         return characters, None
+    # Digits of any script are Western ones from here on.
     if unicodedata.category(characters) == "Nd":
         return str(unicodedata.decimal(characters)), None
+    # ㎏ or Ⅷ are what they abbreviate, if that is all readable.
     if COMPATIBLE.match(characters):
         plain = unicodedata.normalize("NFKC", characters).translate(TABLE)
         if re.fullmatch(f"[\x20-\x7e{LATIN}{SPOKEN}]+", plain):
@@ -192,6 +196,7 @@ def decode_entity(characters: str) -> str:
     if point in WINDOWS:
         return WINDOWS[point]
     is_character = 0 < point <= HIGHEST and not FIRST_SURROGATE <= point <= LAST_SURROGATE
+    # NUL stands for a number that names no character.
     return chr(point) if is_character else "\0"
 
 
@@ -213,6 +218,7 @@ def clean(text: str, special: "re.Pattern[str]" = SPECIAL) -> Cleaned:
     """Return the text in the form that the scan reads. Time is linear; ASCII without control
     characters comes back as it is. `special`: what needs a look in this language.
     """
+    # The table is one for one, so that offsets hold.
     plain = text if text.isascii() else text.translate(TABLE)
     if "`" in plain:
         plain = TICK.sub(r"\1'", plain)
@@ -225,6 +231,7 @@ def clean(text: str, special: "re.Pattern[str]" = SPECIAL) -> Cleaned:
     position = 0
     for match in special.finditer(plain):
         start, end = match.span()
+        # What stands between clusters maps onto itself.
         pieces.append(plain[position:start])
         starts.extend(range(position, start))
         ends.extend(range(position + 1, start + 1))
@@ -238,6 +245,7 @@ def clean(text: str, special: "re.Pattern[str]" = SPECIAL) -> Cleaned:
         if len(new) > 1 and match.group() not in LIGATURES:
             new = " " * new[0].isalnum() + new
             new += " " * (re.match(r"\w|[^\x00-\x7f]", plain[end : end + 1]) is not None)
+        # Each character of a replacement comes from the whole cluster.
         pieces.append(new)
         starts.extend([start] * len(new))
         ends.extend([end] * len(new))
@@ -303,7 +311,9 @@ def mark_breaks(text: str, before: str = "", after: str = "") -> str:
     """
     if not LINE_END.search(text) and text[:1] != ">":
         return text
+    # A carriage return becomes a space, so that the length stays.
     text = text.translate(LINE_ENDS).replace("\r\n", " \n")
+    # Only the block around the text counts, up to the nearest blank lines.
     before = BLANK.split(before.translate(LINE_ENDS))[-1]
     after = BLANK.split(after.translate(LINE_ENDS))[0]
     # the marks of quoted mail are no words
@@ -319,6 +329,7 @@ def mark_breaks(text: str, before: str = "", after: str = "") -> str:
     few = len(lines) > 2 and all(len(line.split()) <= FEW for line in lines)
     verse = len(lines) >= VERSE and not any(LOWER.match(line) for line in lines)
     pieces = text.split("\n")
+    # The line of the block in which the text begins
     place = before.count("\n")
     shown = pieces[0]
     for piece in pieces[1:]:

@@ -50,12 +50,14 @@ def mark_vowels(alphabet: Alphabet) -> np.ndarray:
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     """Logarithms of the softmax over the last axis, in float32."""
+    # The largest logit is taken off first, so that exp cannot overflow.
     shifted = logits.astype(np.float32) - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def collapse_path(path: np.ndarray) -> tuple[int, ...]:
     """Sounds of a path [frames]: repeats become one, then blanks go."""
+    # The first frame always begins a sound.
     change = np.concatenate(([True], path[1:] != path[:-1]))
     return tuple(int(sound) for sound in path[change & (path != BLANK)])
 
@@ -79,6 +81,7 @@ def decode_batch(
     # certain to be blank
     chances[padding] = np.where(np.arange(chances.shape[2]) == BLANK, 0.0, -np.inf)
     answers = [collapse_path(path) for path in chances.argmax(axis=2)]
+    # The best sound of each frame comes first, since the search for a legal path costs more.
     for place, sounds in enumerate(answers):
         if not is_legal(sounds, alphabet):
             answers[place] = collapse_path(find_stressed_path(chances[place], alphabet))
@@ -102,6 +105,7 @@ def find_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -
     """
     frames, count = log_chances.shape
     primary = mark_primary(alphabet)
+    # No stress so far: a sound with primary stress is out of reach.
     enters = np.where(primary, -np.inf, 0.0)
     # [2, sounds]
     score = np.stack([log_chances[0] + enters, np.where(primary, log_chances[0], -np.inf)])
@@ -110,13 +114,17 @@ def find_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -
         best = score.argmax(axis=1)  # [2]
         come = score.max(axis=1)  # [2]: from the best sound with 0 or 1 stresses so far
         into = np.stack([come[0] + enters, np.where(primary, come[0], come[1])])
+        # The states are two rows of sounds, so that row 1 begins at `count`.
         source = np.stack([np.full(count, best[0]), np.where(primary, best[0], count + best[1])])
         stay = score >= into
+        # A primary stress cannot have been there with none so far.
         stay[0] &= ~primary
         back[frame] = np.where(stay, np.arange(2 * count).reshape(2, count), source)
         score = np.where(stay, score, into) + log_chances[frame]
+    # Only a path with one stress may end: the second row
     state = count + int(score[1].argmax())
     path = np.empty(frames, dtype=np.int64)
+    # Backwards from the last frame along the states before
     for frame in range(frames - 1, -1, -1):
         path[frame] = state % count
         state = int(back[frame].reshape(-1)[state])
@@ -136,14 +144,18 @@ def log_likelihoods(log_chances: np.ndarray, answers: Sequence[tuple[int, ...]])
     for row, sounds in zip(states, answers, strict=True):
         row[3 : 3 + 2 * len(sounds) : 2] = sounds
     may_skip = np.zeros(states.shape, dtype=bool)
+    # The blank between two sounds may be left out, but not between two equal ones.
     may_skip[:, 5::2] = states[:, 5::2] != states[:, 3:-2:2]
+    # [B, 2S, states]: the chance of each state's sound in each frame
     chances = np.take_along_axis(
         log_chances,
         np.broadcast_to(states[:, None], (*log_chances.shape[:2], states.shape[1])),
         axis=2,
     )
     score = np.full(states.shape, -np.inf)
+    # A path begins with the blank or the first sound.
     score[:, 2:4] = chances[:, 0, 2:4]
+    # logaddexp of two impossible states is invalid and stays -inf.
     with np.errstate(invalid="ignore"):
         for frame in range(1, log_chances.shape[1]):
             two = np.where(may_skip[:, 2:], score[:, :-2], -np.inf)
@@ -151,5 +163,6 @@ def log_likelihoods(log_chances: np.ndarray, answers: Sequence[tuple[int, ...]])
                 np.logaddexp(np.logaddexp(score[:, 2:], score[:, 1:-1]), two)
                 + chances[:, frame, 2:]
             )
+    # An answer ends in its last sound or the blank behind it; an empty one only in the blank.
     ends = 2 + 2 * np.array([len(sounds) for sounds in answers])
     return np.logaddexp(score[rows, ends], np.where(ends > 2, score[rows, ends - 1], -np.inf))

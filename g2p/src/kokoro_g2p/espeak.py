@@ -78,8 +78,10 @@ def open_espeak(language: str) -> Callable[[str], str]:
 def from_espeak(answer: str) -> str:
     """espeak-ng's American IPA with ties -> Kokoro's symbols."""
     matches = answer.strip()
+    # The longest first, since a short symbol is part of a long one.
     for theirs, ours in sorted(ESPEAK_SYMBOLS.items(), key=lambda pair: -len(pair[0])):
         matches = matches.replace(theirs, ours)
+    # A syllabic consonant has a reduced vowel before it: button.
     matches = SYLLABIC.sub(r"ᵊ\1", matches).replace("\u0329", "")
     for theirs, ours in AFTERWARDS.items():
         matches = matches.replace(theirs, ours)

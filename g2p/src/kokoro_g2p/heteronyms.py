@@ -60,6 +60,7 @@ def list_features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
     tag = max(shares, key=lambda tag: shares[tag])
     near = [*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH]]
     behind = classes(words[at + 1])[:1] if at + 1 < count else ""
+    # Counted outwards from the word: before it backwards, behind it forwards.
     verbs = (
         f"{count_verbs([*reversed(words[:at])], classes)}{count_verbs(words[at + 1 :], classes)}"
     )
@@ -67,6 +68,7 @@ def list_features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
     return [
         *neighbours,
         f"T{tag}",
+        # How sure the tagger is, in quarters
         f"T{tag}{int(shares[tag] * 4)}",
         "1",
         f"P{min(at, 2)}{min(count - 1 - at, 2)}",
@@ -76,6 +78,7 @@ def list_features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
         f"F{verbs}",
         f"F{verbs} {behind}",
         f"D{count_tenses(words, at, classes)}",
+        # Each word once, however often it stands near
         *{f"N{word.lower()}" for word in near if len(word) > 2},
     ]
 
@@ -99,11 +102,13 @@ def count_verbs(words: Sequence[str], classes: Classes) -> int:
 
 def hash_feature(text: str) -> int:
     """CRC-32 of a text, mixed so that its upper bits spread."""
+    # Python's integers do not overflow; the remainder is what a word of 32 bits would keep.
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) * MIXER % WORD
 
 
 def place(feature: int, target: int) -> int:
     """The index of the weight of a hashed feature for a hashed target."""
+    # The upper bits of the sum choose the place, since mixing spreads those best.
     return (feature + target) % WORD // STEP
 
 
@@ -115,6 +120,7 @@ def list_targets(word: str, key: str, role: str) -> list[int]:
 def infer_roles(word: str, keys: Collection[str]) -> dict[str, str]:
     """The keys of a word without training sentences, as a verb and as a noun or adjective."""
     other = next(
+        # Of words in -ate the adjective sounds unlike the verb: separate, deliberate.
         (key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))),
         DEFAULT,
     )
@@ -146,6 +152,7 @@ class Heteronyms:
             for pairs, words in taught.items()
             for word in words.split()
         }
+        # A memoryview answers plain integers, faster than an array does one by one.
         return cls(memoryview(weights.astype(np.int8).tobytes()).cast("b"), keys, Tagger.load())
 
     def choose(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
@@ -158,9 +165,11 @@ class Heteronyms:
             raise IndexError(f"word {index} of {len(words)}")
         if not keys:
             raise ValueError(f"no keys to choose from for {words[index]!r}")
+        # Some function words have a form of their own before a pause, whatever the context.
         if BEFORE_PAUSE in keys and (index + 1 == len(words) or words[index + 1] in PAUSES):
             return BEFORE_PAUSE
         wanted = self.find_key(words, index, keys)
+        # The table may want a key that the entry lacks.
         return wanted if wanted in keys else DEFAULT if DEFAULT in keys else next(iter(keys))
 
     def find_key(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
@@ -217,6 +226,7 @@ class Heteronyms:
         points = self.weigh_keys(word, surroundings, candidates)
         best, other = sorted(points.values(), key=lambda one: -sum(one))[:2]
         count = len(surroundings)
+        # Each target has all features in one order, so that a feature's weights are `count` apart.
         gains = [sum(best[at::count]) - sum(other[at::count]) for at in range(count)]
         ranked = sorted(zip(gains, surroundings, strict=True), key=lambda one: -one[0])
         return [f"{gain:+d} {MEANINGS[name[0]]} {name[1:]}".rstrip() for gain, name in ranked]
@@ -231,9 +241,11 @@ def is_acronym(words: Sequence[str], index: int, classes: Classes) -> bool:
         for place, word in enumerate(words)
         if place != index and len(word) > 1 and word.isalpha()
     ]
+    # In a line of capitals they tell nothing.
     if others and 2 * sum(word.isupper() for word in others) > len(others):
         return False
     if words[index].lower() not in EMPHASIS:
         return True
     before = words[index - 1] if index else ""
+    # A noun follows a determiner or a possessive: the US, our IT, an IT firm.
     return classes(before)[:1] in ("D", "S") or before.lower() == "an"

@@ -98,8 +98,10 @@ def list_stems(word: str) -> Iterator[tuple[str, str]]:
 def _list_s_stems(word: str) -> Iterator[str]:
     if len(word) < 3 or not word.endswith("s"):
         return
+    # -ies is mostly -y, but short words keep their ie: ties, pies.
     if len(word) > 4 and word.endswith("ies"):
         yield word[:-3] + "y"
+    # Not a plural: class, boss
     if not word.endswith("ss"):
         yield word[:-1]
     if len(word) > 4 and word.endswith("es"):
@@ -111,12 +113,15 @@ def _list_ed_stems(word: str) -> Iterator[str]:
         return
     if word.endswith("ied"):
         yield word[:-3] + "y"
+    # Words in -eed have a stem in -ee only: agreed.
     plain = len(word) > 4 and not word.endswith("eed")
+    # Behind two consonants a silent e is rare, so that the bare stem goes first: bombed.
     if plain and _CLUSTER.search(word[:-2]):
         yield word[:-2]
     yield word[:-1]
     if plain:
         yield word[:-2]
+    # stopped is stop: the consonant was doubled before the ending.
     if plain and _DOUBLED.search(word):
         yield word[:-3]
 
@@ -192,5 +197,6 @@ def spell(text: str, names: Mapping[str, str]) -> str:
 
 
 def _join_letters(letters: list[str]) -> str:
+    # Every name has a secondary stress, and the last one becomes primary.
     before, mark, last = "".join(restress(name, 0) for name in letters).rpartition(SECONDARY)
     return before + (PRIMARY if mark else "") + last

@@ -50,6 +50,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
         """x [B, S, C], excluded [B, 1, S] (0, or -EXCLUDED in the padding) -> [B, S, C]."""
         parts = (layer(x).chunk(self.heads, dim=2) for layer in (self.query, self.key, self.value))
+        # One head after the other, each [B, S, C / heads]: no axis for heads is ever made.
         mixed = [
             self._compute_head(query, key, value, excluded)
             for query, key, value in zip(*parts, strict=True)
@@ -57,6 +58,7 @@ class SelfAttention(nn.Module):
         return self.out(torch.cat(mixed, dim=2))  # heads of [B, S, C / heads] -> [B, S, C]
 
     def _compute_head(self, query: Tensor, key: Tensor, value: Tensor, excluded: Tensor) -> Tensor:
+        # A padded key is so far below that its weight is exactly 0.
         scores = query @ key.transpose(1, 2) * self.scale + excluded  # [B, S, S]
         return torch.softmax(scores, dim=2) @ value
 
@@ -79,6 +81,7 @@ class TransformerBlock(nn.Module):
     def forward(self, x: Tensor, inside: Tensor, excluded: Tensor) -> Tensor:
         """[B, S, C] -> [B, S, C]."""
         x = x + self.dropout(self.attention(self.norms[0](x), excluded))
+        # Zeros in the padding too, so that a word's end looks alike in every batch.
         padded = F.pad(self.norms[1](x) * inside, (0, 0, 1, 1))  # [B, S + 2, C]
         near = torch.cat([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], dim=2)  # [B, S, 3C]
         return x + self.dropout(self.narrow(F.relu(self.taps(near))))
@@ -95,6 +98,7 @@ class SharedDropout(nn.Module):
         """[B, S, C] -> [B, S, C]; unchanged out of training."""
         if not self.training or not self.rate:
             return x
+        # [B, 1, C]: a channel is kept or dropped for a whole word, and what is kept makes up for it
         mask = torch.rand(x.shape[0], 1, x.shape[2]) >= self.rate
         return x * (mask / (1 - self.rate)).to(x.dtype)
 
@@ -108,6 +112,7 @@ class LetterToSound(nn.Module):
         super().__init__()
         self.config = config
         width = config.width
+        # Both frames of a symbol are answered side by side.
         answers = FRAMES * config.sounds
         self.embedding = nn.Embedding(config.symbols, width)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.blocks))
@@ -147,10 +152,12 @@ class LetterToSound(nn.Module):
             x = block(x, inside, excluded)
             if number in self.config.answers:
                 layers_out.append(self.answer(self.norm(x)))
+                # Each frame has a softmax of its own.
                 guess = torch.cat(
                     [torch.softmax(frame, dim=2) for frame in layers_out[-1].chunk(FRAMES, dim=2)],
                     dim=2,
                 )
+                # The rest of the network reads what the first part would have answered.
                 x = x + self.condition(guess)
         return [*layers_out, self.answer(self.norm(x))]
 
@@ -166,6 +173,7 @@ def quantize_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     row becomes 127.
     """
     scale = (np.abs(matrix).max(axis=1, keepdims=True) / LARGEST).astype(np.float32)
+    # A row of zeros has no magnitude to divide by.
     scale[scale == 0] = 1
     return np.rint(matrix / scale).astype(np.int8), scale
 
@@ -179,10 +187,12 @@ def save_weights(
     arrays: dict[str, np.ndarray] = {}
     for name, parameter in model.state_dict().items():
         arrays[name] = parameter.detach().numpy().astype(np.float32)
+        # Only matrices get 8 bits; embedding, gains and biases are small and stay exact.
         if parameter.dim() == 2 and name != "embedding.weight":
             arrays[name], arrays[name + SCALE] = quantize_rows(arrays[name])
     with write_aside(path) as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
+    # The hash is that of the file as it stands, which readers check before they parse it.
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     manifest = {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training}
     if alphabet is not None:

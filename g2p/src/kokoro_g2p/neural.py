@@ -89,6 +89,7 @@ class NeuralG2P:
         path = path or WEIGHTS_OF[dialect]
         run = make_network(*load_arrays(path))
         alphabet = read_alphabet(path, dialect)
+        # English has a model for each dialect; the other languages share one and differ by tag.
         if dialect not in alphabet.tags:
             return cls(run, alphabet, read_confidence(path))
         encoded = partial(alphabet.encode, tag=alphabet.tags.index(dialect))
@@ -99,6 +100,7 @@ class NeuralG2P:
         rounding of float32.
         """
         guesses = [NOTHING] * len(words)
+        # Words of one length stand together, so that a batch has hardly any padding.
         by_length: dict[int, list[int]] = defaultdict(list)
         for place, word in enumerate(words):
             if self.reads(word):
@@ -114,6 +116,7 @@ class NeuralG2P:
 
     def _predict_batch(self, words: Sequence[str]) -> list[Guess]:
         symbols = [self.encoded(word) for word in words]
+        # [B, S], 0 behind a short word
         ids = np.full((len(words), max(map(len, symbols))), PADDING, dtype=np.int32)
         for row, row_symbols in zip(ids, symbols, strict=True):
             row[: len(row_symbols)] = row_symbols
@@ -204,6 +207,7 @@ class Network:
 
 def softmax(scores: np.ndarray) -> np.ndarray:
     """Softmax over the last axis."""
+    # The largest score is taken off, so that exp cannot overflow.
     shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return shares / shares.sum(axis=-1, keepdims=True)
 
@@ -252,6 +256,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """Read the manifest beside the weights: sha256, config, training. Raises InputError when it is
     missing or not JSON.
     """
+    # Only bundled manifests have a hash of their own, in SHA256SUMS.
     if path.parent == DATA:
         read_data(path.with_suffix(".json"))  # raises InputError where it is not as it was hashed
     described = path.with_suffix(".json")
@@ -260,6 +265,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"{described} cannot be read ({problem}): {AGAIN}") from None
     kinds = MANIFEST_KINDS if isinstance(manifest, dict) else {}
+    # A key that is missing counts as right here; those that must be there are asked for below.
     wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key, kind()), kind)]
     if not kinds or wrong or "sha256" not in manifest or "config" not in manifest:
         raise InputError(
@@ -315,4 +321,5 @@ def _read_state(content: bytes) -> dict[str, np.ndarray]:
     values = {
         name: array.astype(np.float32) for name, array in arrays.items() if not name.endswith(SCALE)
     }
+    # A scale is [out, 1] and spreads over its row; an array without one is as it was stored.
     return {name: array * arrays.get(name + SCALE, np.float32(1)) for name, array in values.items()}

@@ -57,6 +57,7 @@ def cardinal(number: int, dialect: Dialect) -> str:
             groups.append(f"{below_thousand(group, dialect)} {SCALES[scale]}".strip())
         scale += 1
     last = number % 1000
+    # In British `and` stands before a small rest: one thousand and five.
     if dialect == GB and 0 < last < 100:
         groups[0] = f"and {groups[0]}"
     return " ".join(reversed(groups))
@@ -90,9 +91,11 @@ def name_digits(text: str, dialect: Dialect) -> str:
     """
     if (text[0] == "0" and len(text) > 1) or len(text) > 4:
         return digits(text)
+    # One or two digits, and round thousands, are plain numbers: 2000 and 19.
     if len(text) < 3 or int(text) % 1000 == 0:
         return cardinal(int(text), dialect)
     head, tail = int(text[:-2]), int(text[-2:])
+    # 2005 is two thousand five, not twenty oh five.
     if len(text) == 4 and head % 10 == 0 and tail < 10:
         return cardinal(int(text), dialect)
     if not tail:
@@ -145,6 +148,7 @@ def parse_roman(numeral: str) -> int | None:
     """XIV -> 14; None for what is no numeral below 4000."""
     if not numeral or not re.fullmatch(NUMERAL, numeral):
         return None
+    # A numeral below the next one is taken off: IX is ten less one.
     numbers = [ROMAN[letter] for letter in numeral]
     return sum(
         -low if low < high else low for low, high in zip(numbers, [*numbers[1:], 0], strict=True)

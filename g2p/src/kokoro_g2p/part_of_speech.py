@@ -73,6 +73,7 @@ class Classes:
         if cached is None:
             lower = word.lower()
             cached = self.stored.get(lower) or infer_class(word)
+            # A text without end must not fill the memory.
             if len(self.kept) < 50_000:
                 self.kept[word] = cached
         return cached
@@ -87,6 +88,7 @@ def infer_class(word: str) -> str:
         return word[:1]
     if word[0].isdigit():
         return "0"
+    # Contractions go before capitals: John's is a possessive and no plain name.
     for ending, letter in CONTRACTIONS.items():
         if lower.endswith(ending):
             return letter
@@ -122,6 +124,7 @@ def name_features(
     """Features of `words[at]`. `classes` gives the ambiguity class of a word; `known`: the word
     itself may be used.
     """
+    # Three words on either side, with EDGE beyond the sentence's borders
     lower = [
         EDGE if not 0 <= index < len(words) else words[index].lower()
         for index in range(at - 3, at + 4)
@@ -132,6 +135,7 @@ def name_features(
     _, w2, w1, word, v1, v2, _ = lower
     k3, k2, k1, _, n1, n2, n3 = kinds
     helper, near, times, finite = describe_clause(words, at, classes)
+    # The letter in front keeps apart what the same words say at different places.
     features = [
         f"a{w1}",
         f"b{v1}",
@@ -190,6 +194,7 @@ def describe_clause(
     many other words are surely finite.
     """
     helper, near = EDGE, ""
+    # Backwards to the nearest auxiliary, but not over the border of a clause
     for index in range(at - 1, max(-1, at - REACH), -1):
         word = words[index].lower()
         if word in STOPS:
@@ -285,6 +290,7 @@ class Tagger:
         rows = self.rows
         allowed = tags or self.heteronyms.get(lower) or list_tags(lower)
         is_heteronym = lower in self.heteronyms and lower not in IRREGULAR
+        # Features that training never saw, or that weigh nothing, have no row.
         rows_of_word = [
             rows[key] for key in hash_features(words, at, self.classes, is_heteronym) if key in rows
         ]
@@ -292,12 +298,14 @@ class Tagger:
         bonus = VERBLESS if self.is_verbless(words, at) else 0.0
         chosen = [scores[TAGS.index(tag)] + bonus * (tag in FINITE) for tag in allowed]
         top = max(chosen)
+        # The best score is taken off, so that exp cannot overflow.
         shares = [math.exp(score - top) for score in chosen]
         total = sum(shares)
         return {tag: share / total for tag, share in zip(allowed, shares, strict=True)}
 
     def compute_scores(self, rows_of_word: Sequence[int]) -> list[float]:
         """Log-odds of each of TAGS from these rows."""
+        # Rows are summed as int32, since sums of int8 would overflow.
         return (self.weights[rows_of_word].sum(0, dtype=np.int32) * self.scale).tolist()  # [T]
 
     def is_verbless(self, words: Sequence[str], at: int) -> bool:

@@ -138,6 +138,7 @@ class Reader:
         if len(self._readings) > REMEMBERED:
             self._readings.clear()
             self._guesses.clear()
+        # A dictionary as a set in order: each part is asked for once, and answers match.
         words_to_ask: dict[str, None] = {}
         for word in words:
             if word not in self._readings:
@@ -180,6 +181,7 @@ class Reader:
             for part in parts:
                 yield from self._list_unknown(part)
             return
+        # A clitic has sounds of its own, so that only the stem is unknown.
         stem, _, clitic = word.rpartition("'")
         if stem and (not clitic or is_clitic(clitic)):
             yield from self._list_unknown(stem)
@@ -226,6 +228,7 @@ class Reader:
     def _read_plan(self, planned: ReadingPlan) -> WordReading:
         readings = [self.read(part) for part in planned.parts]
         phonemes = planned.said([reading.phonemes for reading in readings])
+        # The worst source of the parts, and at best `morphology`: no list has the whole word.
         source: Source = min(
             (reading.source for reading in readings), key=_ORDER.index, default="morphology"
         )
@@ -342,6 +345,7 @@ def _split_parts(word: str) -> list[str]:
 
 def _reduce_stress(phonemes: list[str], parts: list[str]) -> list[str]:
     stressed = [PRIMARY in sounds for sounds in phonemes]
+    # A single letter bears the stress: X-ray, T-shirt.
     if len(phonemes) == 2 and len(parts[0]) == 1:
         chosen = [1]
     elif (
@@ -351,6 +355,7 @@ def _reduce_stress(phonemes: list[str], parts: list[str]) -> list[str]:
     ):
         chosen = []
     else:
+        # Unstressed and light parts first: of equals the earlier one loses its stress.
         order = sorted(
             range(len(phonemes)),
             key=lambda place: (stressed[place], weight(phonemes[place]), place),
@@ -373,6 +378,7 @@ def _apply_capitals(entry: Found, word: str) -> WordReading:
     )
     if level is not None:
         entry = entry.with_change(lambda phonemes: restress(phonemes, level))
+    # A default alone leaves the sentence nothing to decide.
     senses = entry.senses if entry.senses and set(entry.senses) != {DEFAULT} else None
     return WordReading(
         entry.phonemes, entry.source, entry.confidence, senses, has_initial_vowel(entry.phonemes)

@@ -105,6 +105,7 @@ class SentenceReader:
                 phonemes = mark_of(sentence.marked.text, token)
                 source = "punctuation"
                 confidence = 1.0
+                # Behind a pause the word before it has nothing ahead.
                 if spoken in PAUSES:
                     vowel, following = None, ""
             else:
@@ -151,6 +152,7 @@ class SentenceReader:
             return self._reader.read_letters("".join(filter(str.isalnum, override.say_as)))
         if not override.clitic:
             return WordReading("", "override").with_phonemes(*override.sound)
+        # The clitic's stem is the override before it, which is said already.
         stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
         ended = with_clitic(stem, override.clitic, self._reader.lexicon.dialect)
         return WordReading(ended[len(stem) :], "rule")
@@ -175,6 +177,7 @@ class SentenceReader:
                 )
                 return next(letters, DEFAULT)
             first = max(0, place - NEAR)
+            # A window of the sentence, so that a long text takes linear time
             words = [token.text for token in tokens[first : place + NEAR]]
             return self._heteronyms.choose(words, place - first, keys)
 

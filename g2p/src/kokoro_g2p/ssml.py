@@ -312,10 +312,13 @@ def _parse_date(
         return ElementRequest("alias", f"{MONTHS[month - 1]} {day}") if 1 <= month <= 12 else None
     if len(numbers) != 3 or not form:
         return ElementRequest("alias", content)
+    # A format that repeats or lacks a part cannot say which number is which.
     if sorted(form) != ["d", "m", "y"]:
         return None
     day, month, year = (int(numbers[form.index(part)]) for part in "dmy")
+    # Two digits up to 39 are of this century.
     year += 0 if year > 99 else 1900 if year > 39 else 2000
+    # A one in front keeps the zeros and is cut off again.
     iso = "-".join((str(10000 + year)[1:], str(100 + month)[1:], str(100 + day)[1:]))
     return ElementRequest("alias", iso) if 1 <= month <= 12 and 1 <= day <= 31 else None
 
@@ -326,6 +329,7 @@ def _parse_rate(text: str) -> float | None:
     if match is None:
         return RATES.get(text.strip())
     number = float(match[1] or match[3])
+    # 1.5 is a factor, 80% a share of the usual pace, +10% a change of it.
     rate = (
         number
         if match[1]

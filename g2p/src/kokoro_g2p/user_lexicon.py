@@ -87,6 +87,7 @@ def _collect(rows: Iterable[tuple[str, object, object]], path: Path | str) -> di
                 f"{path}, {place}: {word!r} to {phonemes!r}; both are text, a word and its phonemes"
             )
         word, phonemes = _check_entry(f"{path}, {place}", word, phonemes)
+        # The same entry twice does no harm, a different one does.
         if entries.setdefault(word, phonemes) != phonemes:
             raise InputError(
                 f"{path}, {place}: {word!r} stands there a second time with other phonemes"

@@ -95,6 +95,7 @@ def find_weak_form(word: str, ahead: Ahead, article: bool, shouted: bool) -> str
         or word == "i"
     ):
         return None
+    # False and True count as 0 and 1: the form before a consonant, and before a vowel.
     return forms[0 if ahead.vowel is None else 1 + ahead.vowel]
 
 
@@ -106,6 +107,7 @@ def choose_sense(
     """
     if ahead.vowel is None and BEFORE_PAUSE in senses:
         return senses[BEFORE_PAUSE]
+    # Where all is in capitals they make no acronym: GIVE IT TO US.
     if None in senses.values() and shouted:
         return senses[DEFAULT]
     keys = tuple(key for key in senses if key != BEFORE_PAUSE)
@@ -116,6 +118,7 @@ def find_weak_parts(parts: Sequence[str], vowels: Sequence[bool]) -> list[str | 
     """Weak forms inside a compound (out-of-the-box), None for the others; `vowels`: which parts
     begin with one. The last is full.
     """
+    # The last part has nothing behind it, and zip leaves it out.
     ahead = [Ahead(vowel) for vowel in vowels[1:]]
     return [
         *(

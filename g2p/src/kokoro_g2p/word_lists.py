@@ -122,6 +122,7 @@ _OTHER = _VOWEL.replace("(?=", "(?!")
 _PLAIN = str.maketrans({"T": "t", "ᵻ": "ɪ", "æ": "a", "O": "Q"})
 
 
+# In this order, since a rule sees what those above it have made
 _SOUNDS = [
     re.compile(pattern)
     for pattern in (
@@ -135,6 +136,8 @@ _SOUNDS = [
         "ɛɹ" + _OTHER,
         "ɪɹ",
         "ʊɹ",
+        # No r is said that no vowel follows: it goes here, behind the vowels that it has
+        # lengthened.
         "ɹ" + _OTHER,
         "(?<=[ˈˌ])i",
         "(?<=[ˈˌj])u",
@@ -149,14 +152,17 @@ def convert_to_british(phonemes: str, spelling: str) -> str:
     """The British form of American `phonemes` of a word spelled so."""
     text = to_kokoro(phonemes).translate(_PLAIN)
     letters = spelling.lower()
+    # An o in the spelling tells the vowel of stop from that of father, which American merges.
     rounded = "o" in letters
     forms = (
         "ɜːɹ",
         "ə",
         "ɒɹ" if rounded else "ɑːɹ",
         "ɑːɹ",
+        # Forest and sorry have ɒ, story has ɔː.
         "ɒɹ" if re.search("orr|or[aeiouy](?!$)", letters) else "ɔːɹ",
         "ɔːɹ",
+        # Fairy has ɛː, carry a, merry ɛ.
         (
             "ɛːɹ"
             if re.search("air|are$|ear|arah|ar[ai]$|ary$", letters)
@@ -171,6 +177,7 @@ def convert_to_british(phonemes: str, spelling: str) -> str:
         "iː",
         "uː",
         "uː",
+        # Law and taught have ɔː, long and dog ɒ.
         "ɔː" if re.search("au|aw|al|ough|oa", letters) else "ɒ",
         "ɒ" if rounded else "ɑː",
     )

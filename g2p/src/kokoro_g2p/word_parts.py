@@ -48,6 +48,7 @@ def split_halves(word: str, is_listed: Known) -> tuple[str, str] | None:
     ]
     return max(
         matches,
+        # The pair with the longer short half wins; a plural in front counts against one.
         key=lambda pair: min(map(len, pair)) - 2 * bool(PLURAL.search(pair[0])),
         default=None,
     )
@@ -107,6 +108,7 @@ def _read_chinese(word: str) -> str:
     for match in SYLLABLE.finditer(word):
         initial = PINYIN["initials"][match[1]]
         final = PINYIN["finals"][match[2]]
+        # ʃ and the affricates swallow a j behind them: xiao has no glide.
         morae.append(
             initial + (final[1:] if final[0] == "j" and initial and initial[-1] in "ʃj" else final)
         )
@@ -120,6 +122,7 @@ def _read_japanese(word: str) -> str | None:
     ends = any(
         word.endswith(element) and word != element for element in JAPANESE["elements"].split()
     )
+    # Every letter must belong to a mora, or the word is not Japanese.
     if not ends or "".join(mora[0] for mora in morae) != word or len(vowels) < 3:
         return None
     main = len(vowels) - 2
@@ -129,6 +132,7 @@ def _read_japanese(word: str) -> str | None:
         sound = JAPANESE["consonants"].get(consonant) or "".join(
             JAPANESE["consonants"].get(letter, letter) for letter in consonant
         )
+        # Which of the vowels this is, -1 for a bare consonant
         number = vowels.index(morae.index(mora)) if vowel else -1
         loud = (
             PRIMARY
@@ -139,6 +143,7 @@ def _read_japanese(word: str) -> str | None:
                 else ""
             )
         )
+        # An unstressed a is a schwa but at the beginning, and a final e is said.
         weak = vowel == "a" and not loud and number > 0
         last = vowel == "e" and mora is morae[-1]
         spoken += (

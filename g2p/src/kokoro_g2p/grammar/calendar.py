@@ -16,6 +16,7 @@ def clock(value: str, context: SlotContext) -> str:
         return f"{start} {minutes(minute, context)}"
     if context.parts.get("half"):
         return start
+    # 14:00 and 09:00 are of the 24-hour clock, 10:00 to 12:00 of either.
     is_army = len(hour) == 2 and not 10 <= int(hour) <= 12
     return f"{start} hundred" if is_army else f"{start} o'clock"
 
@@ -34,6 +35,7 @@ def name_day(first: int, second: int, context: SlotContext) -> str:
     """A day of two numbers in the dialect's order, or in the other one where only that is a day."""
     gb = context.dialect == GB
     number, day = (second, first) if gb else (first, second)
+    # No month has a number above 12, so that it must be the day.
     if number > 12:
         number, day = day, number
     nth = number_words.ordinal(day, context.dialect)

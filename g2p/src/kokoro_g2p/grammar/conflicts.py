@@ -33,6 +33,7 @@ def find_conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None =
         cleaned = clean(text).text
         last = None
         for piece in grammar.walk(cleaned, context):
+            # The rows are asked for again as the walk asked, behind the same token.
             matches = grammar.find_matches(cleaned, piece.start, last)
             compare(report, grammar, context, matches, cleaned, piece.start)
             last = piece
@@ -48,6 +49,7 @@ def compare(
     place: int,
 ) -> None:
     """Add to the report the rows that match as much as the best one and read it differently."""
+    # The first of them won; the others match as much of the text.
     rivals = [row for end, row in matches if end == matches[0][0]]
     for row in rivals[1:]:
         words, others = (grammar.read(one, text, place, context) for one in (rivals[0], row))

@@ -27,6 +27,7 @@ WHOLE = re.compile(rf"[A-Za-z][a-zà-öø-ÿ]+(?:'[a-z]+)?{ENDED}")
 PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-öø-ÿ]+)(?:'[a-z]+)?){ENDED}")
 PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
 WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
+# The other half of a word that a line's end cuts at its hyphen
 OTHER_HALF = re.compile(rf"-\n[ \t]*([{LATIN}]+(?:'[{LATIN}]+)*)")
 DIGITS = re.compile("[0-9]+")
 CLITIC = re.compile(r"'s(?!\w)")
@@ -35,6 +36,7 @@ FAR = "é"  # stands for every second character beyond ASCII
 RAISED = str.maketrans("ºª", "oa")  # Nº 5
 CONTEXT = 40  # characters before a place that a row may ask for
 DEEPEST = 3  # grammars inside grammars: a slot that is read as text
+# Repeated marks are one mark; dots with spaces between are an ellipsis from three on.
 RUN = re.compile(r"\.{2,}|\.(?: \.){2,}|-{2,}|([!?,;:])\1*|…+|—+|\.")
 MARKS = frozenset(PUNCTUATION)
 STOPS, SPACES = frozenset(",.;:!?"), frozenset(("", " ", "\n"))  # no row begins with both
@@ -53,6 +55,8 @@ class Signs:
         if text[place] != "'":
             return None
         before = text[place - 1 : place]
+        # A mark before a letter and behind none opens, one behind text may close; others are
+        # apostrophes.
         opens = text[place + 1 : place + 2].isalnum() and not before.isalnum()
         closes = self.quoted and not opens and before.strip() != ""
         self.quoted = opens or (self.quoted and not closes)
@@ -60,6 +64,7 @@ class Signs:
 
     def match_bracket(self, text: str, place: int) -> SpokenPiece | None:
         """A tag, or a bracket around words, is silent."""
+        # This > was found together with its <.
         if place in self.closing:
             return SpokenPiece(place, place + 1, "", "bracket")
         if text[place] != "<":
@@ -90,14 +95,17 @@ class Grammar:
     def add_literal(self, written: str, words: str) -> None:
         """Put a one-off form into the index."""
         self.literals[written] = words
+        # A form is found by its first run of letters, else by its first character.
         run = LETTERS.match(written)
         first = run[0].lower() if run else written[0]
         self.longest[first] = max(self.longest.get(first, 0), len(written))
+        # An entry without rows keeps `walk` from taking the word for a plain one.
         if run:
             self.by_word.setdefault(first, ())
 
     def compile(self) -> int:
         """Compile all rows and count them. Raises ValueError that names one which cannot be."""
+        # Patterns are compiled when they are asked for, so that asking for all compiles all.
         return len([(row.pattern, row.before) for row in self.rows])
 
     def make_context(self, known: Known | None, depth: int = 0) -> SlotContext:
@@ -114,6 +122,8 @@ class Grammar:
         if character.isalpha():
             run = LETTERS.match(text, place)
             rows = self.by_word.get(run[0].lower(), ()) if run else ()
+            # A whole word between spaces tries only the rows that list it; those that begin with
+            # its letter are tried where capitals, digits or signs stand in it or beside it.
             if not (is_spaced or place == 0 or text[place - 1] == "\n") or not WHOLE.match(
                 text, place
             ):
@@ -131,11 +141,13 @@ class Grammar:
         """Whether what stands beside a match of the row's pattern is what the row asks for.
         `last`: the token before.
         """
+        # A match of nothing would not move the walk on.
         if match.end() == place:
             return False
         if row.previous:
             if not last or last.kind not in row.previous:
                 return False
+            # Behind a token of one of these classes only the row's own gap may stand.
             gap = text[last.end : place]
             if gap and not (row.before and row.before.match(gap)):
                 return False
@@ -152,12 +164,14 @@ class Grammar:
             match = row.pattern.match(text, place)
             if match and self.is_in_context(row, text, place, match, last):
                 ends.append((match.end(), row))
+        # The longest match first, then the heaviest row, then the first in the table
         return sorted(ends, key=lambda item: (-item[0], -item[1].weight, item[1].number))
 
     def match_literal(self, text: str, place: int) -> int:
         """Where the longest form of the whitelist at `place` ends; `place` where there is none."""
         run = LETTERS.match(text, place)
         longest = self.longest.get(run[0].lower() if run else text[place], 0)
+        # Downwards from the longest form; one that ends inside a word is none.
         for end in range(min(len(text), place + longest), place, -1):
             if text[place:end] in self.literals and not INSIDE.match(text, end):
                 return end
@@ -172,6 +186,7 @@ class Grammar:
             return False
         if text[last.end : place].strip() or last.kind not in ranged:
             return False
+        # What follows is judged by itself, since the range is not read yet.
         following = self.find_matches(text, end, None)
         kind = following[0][1].kind if following else ""
         return kind in ranged and (
@@ -187,6 +202,7 @@ class Grammar:
         by_word = self.by_word
         signs = Signs()
         while place < len(text):
+            # Most of a text is plain words that no row lists: one look-up, and no row is tried.
             plain = PLAIN.match(text, place)
             if plain and plain[2].lower() not in by_word:
                 last = SpokenPiece(plain.start(1), plain.end(), plain[1])
@@ -196,6 +212,7 @@ class Grammar:
             if text[place] in " \n":
                 place += 1
                 continue
+            # Tags come before rows, and a quotation mark only where no row takes it as a sign.
             last = (
                 signs.match_bracket(text, place)
                 or self.apply_rows(text, place, last, context)
@@ -213,11 +230,13 @@ class Grammar:
         self, text: str, place: int, last: SpokenPiece | None, context: SlotContext
     ) -> SpokenPiece | None:
         """The words of the best row at a place, or of a whitelist form that is as long."""
+        # A mark before a space is only a mark.
         if text[place] in STOPS and text[place + 1 : place + 2] in SPACES:
             return None
         matches = self.find_matches(text, place, last)
         end = matches[0][0] if matches else place
         literal_end = self.match_literal(text, place)
+        # A form of the whitelist wins over a row that takes no more than it.
         if literal_end > place and literal_end >= end:
             row, end, kind, source = None, literal_end, "whitelist", "whitelist.tsv"
             words = self.literals[text[place:end]]
@@ -228,6 +247,7 @@ class Grammar:
             source = row.source
         else:
             return None
+        # A form that ends in a dot may have taken the sentence's full stop, which is then a mark.
         is_short = text[end - 1] == "." and words[-1:] not in MARKS
         if is_short and self.is_sentence_end(text, end, row):
             words += "."
@@ -237,10 +257,12 @@ class Grammar:
         """Whether the full stop of a short form before `end` is the sentence's too; `row`: the one
         that took the form, None where the whitelist did.
         """
+        # What stands behind closing quotation marks and brackets decides.
         rest = text[end : end + CONTEXT].lstrip(" \")”'\n")
         if not rest:
             return not text[end:].strip(" \")”'\n")
         first = LETTERS.match(rest)
+        # A row that asks for what follows has judged it already.
         if first is None or (row is not None and row.has_context):
             return False
         starts = first[0] in self.slots.sets["starter"] or (
@@ -267,6 +289,7 @@ class Grammar:
             mark = "…" if is_dots else "—" if run[0] in "-—" else run[0]
             return SpokenPiece(place, match.end(), mark)
         character = SAME_MARK.get(text[place], text[place])
+        # A paragraph ends like a sentence, unless a mark has ended it or nothing was said.
         if character == BREAK:
             silent = last is None or last.words[-1:] in MARKS - {")", "”"}
             return SpokenPiece(place, place + 1, "" if silent else ".")
@@ -298,6 +321,7 @@ class Grammar:
 
     def read(self, row: GrammarRow, text: str, place: int, context: SlotContext) -> str:
         """The words of a row that matches at `place`."""
+        # The pattern is matched again, because only the end of its match was kept.
         match = row.pattern.match(text, place)
         assert match
         parts = {name: match[name] or "" for name in row.names}
@@ -306,6 +330,7 @@ class Grammar:
         words = []
         for optional, pieces in row.say:
             slots = [piece[0] for piece in pieces if not isinstance(piece, str)]
+            # A section in angle brackets is left out as a whole.
             if optional and not all(parts.get(slot) for slot in slots):
                 continue
             for piece in pieces:
@@ -315,10 +340,12 @@ class Grammar:
     def verbalize(self, slot: str, verbalizers: tuple[str, ...], context: SlotContext) -> str:
         """The words of one slot."""
         value = context.parts.get(slot, "")
+        # A digit behind a name only tells two slots of one kind apart.
         name = slot.rstrip("0123456789")
         if not verbalizers and name in context.sets:
             return context.find_entry(name, value)[0]
         for verbalizer in verbalizers or ("amount",):
+            # Text inside text is read by the whole grammar, to a depth that bounds the work.
             if verbalizer == "text":
                 value = self.say(value, context) if context.depth < DEEPEST else value
             else:
@@ -327,6 +354,7 @@ class Grammar:
 
     def say(self, text: str, context: SlotContext) -> str:
         """The words of a text inside a text."""
+        # No row has matched in the inner text, so that it has no parts.
         inner = self.make_context(context.known, context.depth + 1)
         return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
 

@@ -40,6 +40,7 @@ def load(
     grammar = Grammar(dialect, read_slots(lines, set_lines))
     for _, (written, words, _) in whitelist:
         grammar.add_literal(written, words)
+    # Words of the whitelist are in the index already, with no row yet.
     by_word: dict[str, list[GrammarRow]] = {word: [] for word in grammar.by_word}
     by_character: dict[str, list[GrammarRow]] = {}
     every: list[GrammarRow] = []
@@ -48,6 +49,7 @@ def load(
             continue
         row, starts = read_row(len(every), columns, grammar.slots, source)
         every.append(row)
+        # Sorted, so that a port's tables are the same whichever process writes them.
         for word in sorted(starts.words):
             by_word.setdefault(word, []).append(row)
         for character in sorted(starts.characters):
@@ -69,6 +71,7 @@ def read_slots(lines: list[Line], set_lines: Iterable[Line]) -> Slots:
     entries: dict[tuple[str, ...], tuple[str, ...]] = {}
     for _, (name, written, *spoken) in set_lines:
         for form in written.split("|"):
+            # Every entry has three columns, whatever its line leaves out.
             entry = (*spoken, "", "", "")[:3]
             sets.setdefault(name, {})[form] = entries.setdefault(entry, entry)
     twice = sorted(expressions.keys() & sets.keys())

@@ -9,7 +9,9 @@ from kokoro_g2p.grammar.quantities import count, pairs
 from kokoro_g2p.grammar.table import SlotContext
 from kokoro_g2p.result import GB
 
+# Capitals with a plural s, capitals, a word with or without its capital, digits, any sign
 PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-öø-ÿ]+|\d+|\S")
+# Places where letters and digits change
 SWITCH = re.compile(r"\d[A-Za-z]|[A-Za-z](?=\d)")
 # What no English word begins or ends with: capitals that hold it are letters, not a shouted word.
 ODD = re.compile(
@@ -49,6 +51,7 @@ def read_part(part: str, context: SlotContext) -> str:
         return part
     if low in sets["spelled"]:
         return f"[{part.upper()}]"
+    # Two small letters are a word only where a lexicon lists them.
     if len(part) == 2 and part.islower() and context.known and context.known(low):
         return part
     if part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
@@ -60,6 +63,7 @@ def name(value: str, context: SlotContext) -> str:
     """camelCase, snake_case, B2B, iPhone15: the parts in it; whole where a lexicon lists it."""
     if context.known and value.isalpha() and context.known(value):
         return value
+    # A row of letters and digits in turns is a code and has no words in it: x7k2p9.
     if len(value) > 5 and value.isalnum() and len(SWITCH.findall(value)) > 2:
         return code(value, context)
     mixed = any(map(str.isdigit, value))
@@ -75,6 +79,7 @@ def name(value: str, context: SlotContext) -> str:
             words.append(acronym(part, context))
         elif part[0].isalpha():
             is_coded = (mixed or "_" in value) and part.lower() in context.sets["spelled"]
+            # Letters without a vowel beside digits are an abbreviation: mp3, rtx4090.
             as_letters = is_coded or (mixed and not re.search("[aeiouy]", part.lower()))
             if len(part) == 1:
                 words.append(name_letter(part, context))
@@ -95,6 +100,7 @@ def web(value: str, context: SlotContext) -> str:
     """Addresses and paths: the signs by name, the parts as words or letters."""
     signs = context.sets["sign"]
     words = []
+    # The scheme of an address is not said.
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
         if part in signs or part[0].isalpha() or part[0].isdecimal():
             words.append(signs[part][0] if part in signs else read_part(part, context))
@@ -109,6 +115,7 @@ def file(value: str, context: SlotContext) -> str:
 def acronym(value: str, context: SlotContext) -> str:
     """Capitals, perhaps with a plural s: letters, or a word where they can be one."""
     sets = context.sets
+    # CEOs: the plural s stands behind the letters.
     stem = value[:-1] if value[-1:] == "s" else value
     ending = value[len(stem) :]
     if stem in sets["readcaps"]:
@@ -128,6 +135,7 @@ def code(value: str, context: SlotContext) -> str:
     groups_of = re.findall(r"[A-Za-z\d]+", value)
     if re.fullmatch(r"[1-9]\d?", value.strip()):
         return count(value, context)
+    # Whether short runs are numbers hangs on all groups of the code together.
     runs = re.findall(r"\d+", value)
     is_lettered = re.search("[A-Za-z]", value) is not None
     is_short = len(groups_of) > 1 and all(re.fullmatch(r"[1-9]\d?", run) for run in runs)
@@ -135,6 +143,7 @@ def code(value: str, context: SlotContext) -> str:
         return ", ".join(count(group, context) for group in groups_of)
     is_short &= is_lettered and len(runs) < 3 and len(groups_of) == 2
     words = ""
+    # Each group with its neighbours, empty at both ends
     for before, group, after in zip(
         ["", *groups_of], groups_of, [*groups_of[1:], ""], strict=False
     ):
@@ -153,6 +162,7 @@ def read_group(group: str, is_short: bool, context: SlotContext) -> str:
     behind_word = False
     for piece in re.findall(r"[A-Za-z]+|\d+", group):
         low = piece.lower()
+        # Digits inside a group are read one by one even where the code is short.
         at_edge = group.startswith(piece) or group.endswith(piece)
         if piece.isdecimal() and ((is_short and at_edge) or (behind_word and len(piece) < 5)):
             words.append(number_words.name_digits(piece, context.dialect))
@@ -208,6 +218,7 @@ def loud(value: str, context: SlotContext) -> str:
         if piece not in sets["spelledcaps"]
     ]
     if listed or (len(words) == len(pieces) and all(words)):
+        # The non-breaking hyphen keeps a shouted compound one word.
         return value.lower().replace("-", "‑")
     return " ".join(
         piece.lower()
@@ -258,6 +269,7 @@ def stammer(value: str, context: SlotContext) -> str:
     """W-what: one word, its first sound repeated, as reading.py takes small letters; D-Day."""
     if context.known is not None and context.known(value):
         return value.replace("-", "‑")
+    # W-w-what: what stands before the last part are repeated sounds.
     *heads, word = re.split("[-–—…. ]+", value)
     return "".join(f"{head.lower()}‑" for head in heads) + word
 

@@ -21,6 +21,7 @@ VULGAR = word_lists.parse_pairs(
 def name_fraction(top: int, bottom: int, context: SlotContext) -> str:
     """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
     dialect = context.dialect
+    # Nobody says ninety-seconds: by an unusual denominator one divides.
     if bottom > 20 and str(bottom) not in MEASURED:
         return (
             f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"
@@ -35,6 +36,7 @@ def amount(value: str, context: SlotContext) -> str:
     """Any way to write an amount: 12, 1,234.5, 1 000 000, 12,5, .5, 3/4, 1 1/2, 2½, 1e5."""
     dialect = context.dialect
     text = value
+    # 2½ becomes 2 1/2, which the pattern below reads.
     for sign, written in VULGAR.items():
         text = text.replace(sign, f" {written}")
     text = " ".join(text.split())
@@ -50,6 +52,7 @@ def amount(value: str, context: SlotContext) -> str:
     if match:
         power = ("minus " if match[2] in ("-", "−") else "") + number_words.whole(match[3], dialect)
         return f"{amount(match[1], context)} times ten to the power of {power}"
+    # Before one or two digits a comma is a decimal point; before three it parts thousands.
     if re.fullmatch(r"\d+,\d{1,2}", text):
         text = text.replace(",", ".")
     return number_words.decimal(text.replace(" ", ""), dialect)
@@ -89,6 +92,7 @@ def short(value: str, context: SlotContext) -> str:
     """The year that two digits mean: 24 -> twenty twenty-four, 87 -> nineteen eighty-seven."""
     if len(value) == 4:
         return year(value, context)
+    # Two digits below 50 are a year of this century.
     return year(("20" if int(value) < 50 else "19") + value, context)
 
 
@@ -115,6 +119,7 @@ def minutes(value: str, context: SlotContext) -> str:
 
 def denominator(value: str, context: SlotContext) -> str:
     """The name of a fraction's lower number; its upper one is the slot `integer`."""
+    # The name without its number, which another slot says.
     return name_fraction(
         parse_integer(context.parts["integer"]), parse_integer(value), context
     ).split(" ", 1)[1]
@@ -134,6 +139,7 @@ def name_amount(value: str, one: str, many: str, single: bool, context: SlotCont
     """An amount and the name of what it counts."""
     name = one if single or is_one(value) else many or f"{one}s"
     words = f"{amount(value, context)} {name}"
+    # The word sets spell American: meter, liter.
     if context.dialect == GB:
         words = re.sub(r"(met|lit)er(s?)\b", r"\1re\2", words)
     return words
@@ -156,6 +162,7 @@ def name_money(value: str, context: SlotContext, single: bool) -> str:
     """An amount with the slots `currency` and perhaps `scale`."""
     dialect = context.dialect
     one, many, minor = context.find_entry("currency", context.parts["currency"])
+    # 1.234,50 is written as in Europe: the comma is the decimal point.
     if re.search(r",\d\d$", value):
         value = value.replace(".", "").replace(",", ".")
     written = (
@@ -167,11 +174,13 @@ def name_money(value: str, context: SlotContext, single: bool) -> str:
         scale = context.find_entry("scale", written)[0]
         return f"{amount(value, context)} {scale} {one if single else many or one + 's'}"
     value = value.replace(",", "")
+    # Without two decimals, or a coin for them, the amount is a decimal number.
     whole, _, cents = value.partition(".")
     if len(cents) != 2 or not minor or (single and cents.strip("0")):
         return name_amount(value, one, many, single, context)
     penny, pence = minor.split("|")
     words = []
+    # $0.50 is fifty cents, $0.00 zero dollars.
     if whole.strip("0") or not cents.strip("0"):
         words.append(name_amount(whole or "0", one, many, single, context))
     if cents.strip("0"):

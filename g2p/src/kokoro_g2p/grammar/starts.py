@@ -43,8 +43,10 @@ EMPTY: Beginning = (END, END, frozenset())
 def find_starts(expression: str, open_end: bool, slots: Slotted = MappingProxyType({})) -> Starts:
     """What each match of `expression` begins with: listed words where that is sure."""
     heads, firsts, seconds = find_beginning(expression, slots)
+    # Where a match may end before its second character, any may stand there.
     second = ASCII if "" in firsts | seconds else "".join(sorted(filter(str.isascii, seconds)))
     words = frozenset(head.strip(CLOSED) for head in heads or END)
+    # Words are an index only if each match begins with a whole one that is known.
     if "" not in words and not (open_end and any(head[-1] != CLOSED for head in heads or ())):
         return Starts(words, seconds=second)
     return Starts(characters=CHARACTERS if "" in firsts else firsts & CHARACTERS, seconds=second)
@@ -66,13 +68,16 @@ def find_sequence_beginning(nodes: Iterable[tuple[Any, Any]], slots: Slotted) ->
 def join_beginnings(beginning: Beginning, other: Beginning) -> Beginning:
     """The beginning of a match of one and then one of `other`."""
     heads, firsts, seconds = beginning
+    # Only a beginning that no sign has closed yet grows with what follows.
     growing = frozenset(head for head in heads or () if not head.endswith(CLOSED))
     if heads is not None and growing:
         parts = other[0]
         grown = parts and frozenset(head + part for head in growing for part in parts)
         heads = grown and heads - growing | grown
+    # The first character may be all of a match so far: then the other's first is the second.
     if "" in seconds:
         seconds = seconds - END | other[1]
+    # The match may be empty so far: then all of the other's beginning counts.
     if "" in firsts:
         firsts, seconds = firsts - END | other[1], seconds | other[2]
     return heads, firsts, seconds
@@ -89,6 +94,7 @@ def find_node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
     """The beginning of one parsed node; of one that is not listed here, anything."""
     if name == "LITERAL":
         character = chr(value)
+        # Rows are found by lower case; a sign closes a word.
         head = character.lower() if character.isalpha() else CLOSED
         return slots.get(character) or (frozenset((head,)), frozenset((character,)), END)
     if name == "IN":
@@ -100,12 +106,14 @@ def find_node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
     if name == "SUBPATTERN":
         heads, *parts = find_sequence_beginning(value[3], slots)
         if value[1] & re.IGNORECASE:
+            # Under (?i:...) either case of a character may begin a match.
             parts = [part.union(map(str.swapcase, part)) for part in parts]
         return heads, parts[0], parts[1]
     if name == "BRANCH":
         return merge_beginnings(find_sequence_beginning(branch, slots) for branch in value[1])
     if name == "MAX_REPEAT":
         low, high, inner = value
+        # Two rounds tell all, since only first and second characters matter.
         once = find_sequence_beginning(inner, slots)
         again = merge_beginnings((once, EMPTY))
         first = once if low else again
@@ -115,6 +123,7 @@ def find_node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
         # letters may follow letters
         is_sure = once[0] and all(head[-1:] in ("", CLOSED) for head in once[0])
         return heads if is_sure else None, firsts, seconds
+    # Look-around and anchors take nothing; a kind of node not listed may begin with anything.
     return EMPTY if name in ("ASSERT", "ASSERT_NOT", "AT") else (None, ALL | END, ALL | END)
 
 
@@ -135,5 +144,6 @@ def find_class_beginning(items: Sequence[tuple[Any, Any]]) -> Beginning:
             characters |= frozenset(filter(escape.match, ALL))
     characters = ALL - characters if "NEGATE" in kinds else ALL & characters
     letters = frozenset(character.lower() for character in characters if character.isalpha())
+    # Letters alone grow into words; a sign in the class closes one.
     heads = letters if all(map(str.isalpha, characters)) else letters | {CLOSED}
     return heads if len(letters) < 2 or {*kinds} == {"LITERAL"} else None, characters, END

@@ -27,6 +27,7 @@ LONGEST = 40  # characters that one repetition may take
 PRIVATE = 0xE000  # the first character that stands for a slot
 SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
 SPOKEN = re.compile(r"\{([a-z]*\d?)((?::[a-z]+)*)\}")
+# An escape or a class, which stays as it is, or a repetition without an end
 UNBOUNDED = re.compile(r"(\\.|\[(?:\\.|[^\]\\])*\])|([+*]|\{\d+,\})")
 # a context whose last character is a space, whichever of its alternatives is taken
 NO_CHOICE = r"(?:[^()|]|\((?:[^()]|\([^()]*\))*\))* "
@@ -63,16 +64,19 @@ def bound_repeats(expression: str) -> str:
 def build_alternation(forms: Iterable[str]) -> str:
     """An expression of literal forms that takes the longest; common beginnings are written once."""
     branches: dict[str, list[str]] = {}
+    # Sorted, so that the expression is the same in every process.
     for form in sorted(set(forms)):
         branches.setdefault(form[:1], []).append(form[1:])
     ends = branches.pop("", None) is not None
     written = []
     for first, rests in branches.items():
         rest = build_alternation(rests)
+        # A branch needs a group only where its rests begin differently.
         is_choice = "" not in rests and len({one[0] for one in rests}) > 1
         written.append(re.escape(first) + (f"(?:{rest})" if is_choice else rest))
     if not ends:
         return "|".join(written)
+    # Where a form ends, the longer ones are optional: greedy, so that the longest is taken.
     return f"(?:{'|'.join(written)})?" if written else ""
 
 
@@ -111,6 +115,7 @@ class Slots:
     def mark_of_slot(self, name: str) -> str:
         """The private character of a slot."""
         if name not in self.slot_marks:
+            # Slots inside this one take their characters first.
             beginning = find_beginning(
                 self.with_marks(self.get_expression(name)), self.slot_beginnings
             )
@@ -126,6 +131,7 @@ class Slots:
 
         def name_group(match: re.Match[str]) -> str:
             name = match[1] + match[2]
+            # A group's name can stand only once; a second slot of that name just matches.
             if not capture or name in names:
                 return f"(?:{self.expand_slot(match[1])})"
             names.add(name)
@@ -155,6 +161,7 @@ class SlotContext:
     def find_entry(self, name: str, written: str) -> tuple[str, ...]:
         """What a word set has for a written form: spoken, plural, more; the form where nothing."""
         forms = self.sets[name]
+        # The exact form comes first: MW and mW are two units.
         entry = forms.get(written) or forms.get(written.lower())
         return entry if entry and entry[0] else (written, f"{written}s", "")
 
@@ -183,6 +190,8 @@ class GrammarRow:
     def can_begin(self, second: str, is_spaced: bool) -> bool:
         """Whether the row may match where `second` stands second, without a look at its pattern."""
         is_near = second.isascii()
+        # Seconds are listed for ASCII only. Of truth values >= means: spaced, or no space is
+        # needed.
         return (second in self.seconds or not is_near) and is_spaced >= self.needs_space
 
     @cached_property
@@ -220,6 +229,7 @@ class GrammarRow:
 def parse_say(say: str) -> tuple[Section, ...]:
     """Sections of the say column; `<...>` is left out where one of its slots is empty."""
     sections = []
+    # Splitting by a group gives plain and optional parts in turn.
     for position, part in enumerate(re.split(r"<([^>]*)>", say)):
         pieces: list[Piece] = []
         last = 0
@@ -238,6 +248,7 @@ def read_row(
     """
     if not 3 <= len(columns) <= len(COLUMNS):
         raise ValueError(f"{source}: {len(columns)} columns where {len(COLUMNS)} are wanted")
+    # Columns that are missing at the end are empty.
     kind, before, pattern, after, say, weight = [*columns, "", "", ""][: len(COLUMNS)]
     previous: frozenset[str] = frozenset()
     if before[:1] == "@":
@@ -257,10 +268,12 @@ def read_row(
         slots=slots,
         previous=previous,
         joins=joins,
+        # A context that only forbids something asks for nothing.
         has_context=bool(after) and not after.startswith("(?!"),
         say=parse_say(say),
         weight=int(weight or 0),
         source=source,
+        # Behind a token the gap is judged, which may have no space.
         needs_space=not previous and SPACED.fullmatch(before) is not None,
         seconds=starts.seconds,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kokoro_g2p.characters import BREAK, Cleaned
 from kokoro_g2p.result import Kind, Normalized, Token
 
+# Letters in brackets with their 's, a mark, or a word; spaces and hyphens part words.
 SPOKEN = re.compile(r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)")
 SAID = ("word", "letters")
 
@@ -43,11 +44,13 @@ def split_spoken(words: str) -> Iterator[tuple[str, Kind]]:
         elif is_override(match[4]):
             yield match[4], "override"
         else:
+            # A non-breaking hyphen kept the word whole, and is a plain one from here on.
             yield match[4].replace("‑", "-"), "word"
 
 
 def build_normalized(pieces: list[SpokenPiece], cleaned: Cleaned) -> Normalized:
     """The tokens of `pieces` of a cleaned text, and what was left out."""
+    # Line ends are silent too, but nothing that a reader would miss.
     drops = cleaned.drops + [
         (*cleaned.find_span(piece.start, piece.end), piece.kind or "symbol")
         for piece in pieces
@@ -65,6 +68,7 @@ def make_tokens(spoken: list[SpokenPiece], cleaned: Cleaned) -> Iterator[Token]:
     raw: list[tuple[str, int, int, Kind, bool]] = []
     for piece in spoken:
         start, end, words = piece.start, piece.end, piece.words
+        # A plain word is a token as it stands, hyphens in it too.
         if not piece.kind and words[:1].isalpha() and not is_override(words[0]):
             raw.append((words, start, end, "word", False))
             continue
@@ -74,10 +78,12 @@ def make_tokens(spoken: list[SpokenPiece], cleaned: Cleaned) -> Iterator[Token]:
     before = (0, 0)
     text = cleaned.text
     for index, (word, start, end, kind, goes_on) in enumerate(raw):
+        # Nothing that is said follows the last token, as if a mark did.
         after = raw[index + 1][3] if index + 1 < len(raw) else "punctuation"
         if goes_on:
             space = after != "punctuation"
         else:
+            # The text's own space counts; between two words there is one even where it has none.
             space = text[end : end + 1].isspace() and text[end] != BREAK
             space = space or (kind in SAID and after in SAID) or text[start] == BREAK
         before = cleaned.find_span_behind(before, start, end)

@@ -14,6 +14,7 @@ Verbalizer = Callable[[str, SlotContext], str]
 MODULES = (quantities, calendar, names)
 NAMES = ("value", "context")
 
+# A function is a verbalizer if its first arguments are a value and a context.
 VERBALIZERS: dict[str, Verbalizer] = {
     name: function
     for module in MODULES
@@ -21,6 +22,7 @@ VERBALIZERS: dict[str, Verbalizer] = {
     if getattr(getattr(function, "__code__", None), "co_varnames", ())[:2] == NAMES
 }
 VERBALIZERS |= {
+    # {number:cupsof} and the like: an amount and its name
     f"{name}sof": partial(quantities.name_amount_of, name)
     for name in ("cup", "tablespoon", "minute", "hour", "day", "shilling")
 }

@@ -29,6 +29,8 @@ TABLES: Mapping[str, Any] = read_json("chinese.json")
 SYLLABLES, READINGS, TRADITIONAL, SIMPLIFIED = read_data_text(
     DATA / "chinese_characters.txt.gz"
 ).split("\n")
+# The block of characters that READINGS covers; a syllable is stored as the character whose code is
+# FIRST_SYLLABLE and its index.
 FIRST, LAST, FIRST_SYLLABLE = 0x4E00, 0x9FFF, 0x100
 UNREAD = "-"  # the syllable of a character that has no reading
 
@@ -42,6 +44,7 @@ INITIALS, FINALS, WHOLE, GLIDES = (
     parse_pairs(TABLES[name]) for name in ("initials", "finals", "whole", "glides")
 )
 TONES, SIGNS, UNITS, MONEY = (TABLES[name] for name in ("tones", "signs", "units", "money"))
+# In telephone numbers 1 is 幺 (yāo), which nobody mistakes for 七 (qī).
 DIGITS, PHONE_DIGITS = "零一二三四五六七八九", "零幺二三四五六七八九"
 SCALES = ("", "万", "亿", "万亿")
 LONGEST_NUMBER = 16  # digits
@@ -74,15 +77,19 @@ def whole_number(digits: str) -> str:
     if not plain:
         return "零"
     said, is_gap = "", False
+    # Groups of four digits, the highest first; `place` is a power of 10,000.
     for place in range((len(plain) - 1) // 4, -1, -1):
         end = len(plain) - 4 * place
         group = plain[max(0, end - 4) : end].lstrip("0")
+        # 10005 is 一万零五: a group behind another one has a 零 for its missing thousands.
         is_short = len(group) < 4 and said != ""
         if group:
+            # A first 2 is 两 before 千, 万 and 亿 (两千, 两万), but 二 in 二百 and 二十.
             two = (
                 "两" if group[0] == "2" and (len(group) == 4 or (len(group) == 1 and place)) else ""
             )
             said += ("零" if is_short or is_gap else "") + thousands(group, two) + SCALES[place]
+        # A whole group of zeros is 零 before the next digits.
         is_gap = not group and said != ""
     # ten at the beginning is said without its one
     return said[1:] if said.startswith("一十") else said
@@ -92,6 +99,7 @@ def thousands(group: str, two: str) -> str:
     """One to four digits, of which the first is no zero. `two`: what a first 2 is said as."""
     said, zeros = "", False
     for place, digit in enumerate(group):
+        # Zeros between digits are said once, those at the end not at all.
         if digit == "0":
             zeros = True
             continue
@@ -109,6 +117,7 @@ def counted(number: str) -> str:
 
 def price(number: str) -> str:
     """A number before a currency, without zeros at the end of its decimals."""
+    # 3.50 is 3.5 before a currency.
     return counted(number.rstrip("0").rstrip(".") if "." in number else number)
 
 
@@ -151,6 +160,7 @@ class ChineseNormalizer(ScriptNormalizer):
 
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
+        # Marks of full width become those that the alphabet has.
         cleaned = clean(mark_breaks(text).translate(MARKS), KEPT)
         scan = start_scan(cleaned.text)
         # the characters of a run, each with its place: a number's all have the number's
@@ -159,6 +169,7 @@ class ChineseNormalizer(ScriptNormalizer):
         while place < len(scan.text):
             row = self.rows.read(scan.text, place)
             if row is not None:
+                # A number's characters are cut into words together with those around them.
                 run.extend([(character, place, row[0]) for character in row[1]])
                 place = row[0]
                 continue
@@ -168,6 +179,7 @@ class ChineseNormalizer(ScriptNormalizer):
                 run.append((match["han"], place, match.end()))
                 place = match.end()
                 continue
+            # Signs that have a name are characters of the run too.
             sign = SIGNS.get(match[0], "") if match["other"] is not None else ""
             if sign:
                 run.extend([(character, place, match.end()) for character in sign])
@@ -183,8 +195,10 @@ class ChineseNormalizer(ScriptNormalizer):
         """Cut a run into words."""
         said = "".join([character for character, _, _ in run])
         place = 0
+        # Simplified characters stand one for one, so that places hold in both texts.
         for word in self.lattice.cut(said.translate(load_simplified())):
             end = place + len(word)
+            # The text's own characters are kept; from the first one's start to the last one's end.
             scan.say(said[place:end], run[place][1], run[end - 1][2], "")
             place = end
 
@@ -201,12 +215,16 @@ def read_syllable(syllable: str) -> str:
 
 def read_toneless(name: str) -> str:
     """The symbols of a syllable, 0 in the place of its tone."""
+    # Syllables that no initial and final make: er, yo, and interjections such as hng.
     if name in WHOLE:
         return WHOLE[name]
+    # Without an initial, pinyin writes a final with y or w: yi is i, wu is u, yu is ü.
     if name in GLIDES:
         return FINALS[GLIDES[name]]
+    # Two letters first, since zh, ch and sh begin like z, c and s.
     size = 2 if name[:2] in INITIALS else 1 if name[:1] in INITIALS else 0
     initial, final = name[:size], name[size:]
+    # The i of shi and si is no i, but a vowel at the place of the consonant.
     if final == "i" and initial in ("zh", "ch", "sh", "r", "z", "c", "s"):
         return INITIALS[initial] + "ɨ0"
     # pinyin leaves out the dots of ü where no u can stand
@@ -230,13 +248,16 @@ class Readings:
         spaces between.
         """
         plain = word.translate(load_simplified())
+        # Only a character alone hangs on its neighbours; a word has one reading.
         if len(plain) == 1:
             reading = choose_reading(self.polyphones.get(plain, ()), before, after)
             if reading:
                 return [reading]
         entry = self.listed.get(plain, "")
+        # An entry is its cost, then a character for each syllable if the usual ones are wrong.
         if len(entry) > 1:
             return [list_syllables()[ord(syllable) - FIRST_SYLLABLE] for syllable in entry[1:]]
+        # A character alone may have a reading that its simplified form lacks.
         return [self.find_usual(character) for character in (word if len(word) == 1 else plain)]
 
     @staticmethod

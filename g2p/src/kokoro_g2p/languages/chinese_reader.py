@@ -25,6 +25,7 @@ from kokoro_g2p.result import Token
 from kokoro_g2p.word_lists import ListFile
 
 NEAR = 3  # words on either side that decide a reading
+# HAN is the inside of a character class: first, hyphen, last, 〇
 FIRST, LAST, ZERO = HAN[0], HAN[2], HAN[3]
 
 
@@ -43,6 +44,7 @@ class ChineseReader(ScriptReader):
         """The symbols of a word's syllables."""
         word = tokens[place].text
         before, after = "", ""
+        # Neighbours are joined only for characters that need them, as most do not.
         if word.translate(load_simplified()) in self.readings.polyphones:
             before, after = self.join_neighbours(tokens, place)
         syllables = self.readings.find_syllables(word, before, after)
@@ -51,6 +53,7 @@ class ChineseReader(ScriptReader):
     def read_character(self, character: str) -> str:
         """The syllable of a character or a digit."""
         plain = NUMERALS.read_digits(character) if character.isdecimal() else character
+        # A character of no listed range has no syllable; a digit has become one by now.
         if not FIRST <= plain <= LAST:
             return ""
         return "".join(
@@ -60,6 +63,7 @@ class ChineseReader(ScriptReader):
     def join_neighbours(self, tokens: Sequence[Token], place: int) -> tuple[str, str]:
         """The words before and after a token up to the next mark, simplified, spaces between."""
         start, end = place, place + 1
+        # Words of another script and marks end what decides a reading.
         while start > 0 and place - start < NEAR and self.is_own(tokens[start - 1]):
             start -= 1
         while end < len(tokens) and end - place <= NEAR and self.is_own(tokens[end]):

@@ -18,7 +18,9 @@ def probed(frame: str, word: str, ask: Callable[[str], str], common: bool) -> st
     between those of `frame`.
     """
     end = ask(word).removeprefix("@")
+    # A frame is words around {}, which the answer has in the same order.
     place = frame.split().index("{}")
     said = ask(frame.format(word)).replace("@", "").split(" ")
+    # espeak-ng may join words; then no part of the answer is this word for certain.
     is_apart = common and len(said) == len(frame.split())
     return end if not is_apart or said[place] == end else f"{end}/{said[place]}"

@@ -65,6 +65,8 @@ class LanguageGrammar:
         plain = text.lstrip("-−")
         whole, fraction = split_number(plain)
         spoken = self.read_integer(whole, "" if fraction else counted)
+        # Zeros behind the point are said one by one, then up to two digits as a number: 3,05 is
+        # tres coma cero cinco.
         if fraction:
             zeros = len(fraction) - len(fraction.lstrip("0"))
             tail = fraction.lstrip("0")
@@ -72,12 +74,14 @@ class LanguageGrammar:
                 self.read_integer(tail, counted) if 0 < len(tail) <= 2 else self.read_digits(tail)
             ]
             spoken = f"{spoken} {self.point} {' '.join(names)}".strip()
+        # A round million needs a joint before its noun: un millón de personas.
         elif counted and counted.lower() != self.of_millions and self.find_joint(whole):
             spoken = f"{spoken} {self.of_millions}"
         return f"{self.minus} {spoken}" if sign else spoken
 
     def read_integer(self, text: str, counted: str) -> str:
         """A run of digits in words; digit by digit where it is long or begins with a zero."""
+        # A leading zero marks a code and not an amount: 007.
         if len(text) > LONGEST_NUMBER or (len(text) > 2 and text[0] == "0"):
             return self.read_digits(text)
         return self.cardinal(int(text), counted)
@@ -98,6 +102,7 @@ def split_number(text: str) -> tuple[str, str]:
     thousands, a comma decimals.
     """
     plain = text.replace(" ", "")
+    # Only groups of three digits make a point part thousands; 3.14 has decimals.
     if re.fullmatch(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?", plain):
         plain = plain.replace(".", "")
     whole, _, fraction = plain.replace(".", ",").partition(",")
@@ -107,6 +112,7 @@ def split_number(text: str) -> tuple[str, str]:
 def read_words(language: str) -> dict[str, Any]:
     """The tables of a language; a line of words as a tuple."""
     words = read_json(f"{language}.json")
+    # A line of words is split once here, so that grammars index tuples.
     numbers = {name: tuple(names.split()) for name, names in words["numbers"].items()}
     return words | numbers | {"months": tuple(words["months"].split())}
 
@@ -114,6 +120,7 @@ def read_words(language: str) -> dict[str, Any]:
 def build_grammar(words: Mapping[str, Any], **functions: Any) -> LanguageGrammar:
     """The tables and the functions that put their words together."""
     ready = {
+        # The ones run on to 19 and beyond; digits are the first ten of them.
         "digits": words["ones"][:10],
         "roman_after": re.compile(words["roman_after"], re.IGNORECASE),
     }
@@ -121,6 +128,7 @@ def build_grammar(words: Mapping[str, Any], **functions: Any) -> LanguageGrammar
         name: "|".join(map(re.escape, words[name].split()))
         for name in ("codes", "joints", "day_before", "money_words", "roman_first")
     }
+    # Small words and a colon may stand between such a word and its number: código postal: 28001.
     between = rf"(?:\s*[:#]?\s+(?:{listed['joints']}))*\s*[:#]?\s*$"
     ready["codes"] = re.compile(rf"(?<!\w)(?:{listed['codes']}){between}", re.IGNORECASE)
     ready["day_before"] = re.compile(rf"(?<!\w)(?:{listed['day_before']}),?\s+$", re.IGNORECASE)
@@ -128,6 +136,7 @@ def build_grammar(words: Mapping[str, Any], **functions: Any) -> LanguageGrammar
         name: re.compile(rf"\s*({listed[name]})(?!\w)", re.IGNORECASE)
         for name in ("money_words", "roman_first")
     }
+    # Square and cubic units are found under m^2 as well as under m².
     ready["units"] = words["units"] | {
         key.replace("²", "^2").replace("³", "^3"): forms for key, forms in words["units"].items()
     }
@@ -138,5 +147,6 @@ def build_grammar(words: Mapping[str, Any], **functions: Any) -> LanguageGrammar
         **words["abbreviations"],
     }
     ready["spelled"] = parse_set(words["spelled"])
+    # Every field that neither a function nor this one makes is a table of the same name.
     names = set(LanguageGrammar.__dataclass_fields__) - set(ready) - set(functions)
     return LanguageGrammar(**ready, **functions, **{name: words[name] for name in names})

@@ -27,9 +27,11 @@ from kokoro_g2p.result import Normalized, Token
 from kokoro_g2p.word_lists import ListFile
 
 KEPT = compile_special(f"{LETTERS}‰")  # digits are not: they become Latin ones
+# The danda । and its double end a sentence; ॰ marks an abbreviation.
 MARKS = {ord("।"): ".", ord("॥"): ".", ord("॰"): "."}
 SHORT: Mapping[str, str] = TABLES["short"]
 PIECES = compile_pieces(
+    # An abbreviation begins neither inside a word nor right behind a point.
     rf"(?P<short>(?<![{LETTERS}.])(?:{'|'.join(map(re.escape, SHORT))}))"
     rf"|(?P<word>[{LETTERS}]+)"
 )
@@ -56,6 +58,7 @@ class HindiNormalizer(ScriptNormalizer):
                 continue
             match = PIECES.match(scan.text, place)
             assert match is not None  # `other` takes any character, `space` a line break
+            # Pieces follow one another without a gap, so that the scan always advances.
             place = self._read_piece(scan, match)
         return build_normalized(scan.pieces, cleaned)
 
@@ -66,6 +69,7 @@ class HindiNormalizer(ScriptNormalizer):
             return scan.say(SHORT[match[0]], start, end)
         if match["word"] is not None:
             return scan.say(match[0], start, end, "")
+        # A sign is said where its language has a name for it; hyphens and slashes part words.
         if match["other"] is not None and match[0] in SAID and match[0] not in UNSAID:
             return scan.say(SAID[match[0]], start, end)
         return self.read_common(scan, match)

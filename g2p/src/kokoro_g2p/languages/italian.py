@@ -9,6 +9,7 @@ from kokoro_g2p.languages.grammar import build_grammar, read_words
 from kokoro_g2p.word_lists import parse_pairs, parse_set
 
 IT = read_words("italian")
+# A Roman numeral behind these nouns is an ordinal: secolo XX is ventesimo.
 ORDERED = parse_set("secolo secoli parte classe sezione atto scena") | parse_set(IT["roman_first"])
 IT_FEMININE = parse_set(IT["feminine"])
 # what stands before an apostrophe
@@ -29,6 +30,7 @@ def italian(number: int, one: str = "uno") -> str:
     for size, singular, plural in IT_SIZES:
         if number >= size:
             count, rest = divmod(number, size)
+            # The count and mila are one word (tremila miliardi); milioni stands apart.
             head = (
                 singular
                 if count == 1
@@ -42,10 +44,12 @@ def italian(number: int, one: str = "uno") -> str:
 def _it_below_million(number: int) -> str:
     if number >= 1000:
         count, rest = divmod(number, 1000)
+        # Everything below a million is one word: millenovecentottantuno.
         head = "mille" if count == 1 else _it_below_million(count) + "mila"
         return head + (_it_below_million(rest) if rest else "")
     if number >= 100:
         count, rest = divmod(number, 100)
+        # The o of cento goes before otto and ottanta: centotto, centottanta.
         head = ("" if count == 1 else IT["ones"][count]) + (
             "cent" if rest == 8 or rest // 10 == 8 else "cento"
         )
@@ -62,7 +66,10 @@ def italian_ordinal(number: int, feminine: bool = False) -> str:
     if number < len(IT["ordinals"]):
         spoken = IT["ordinals"][number]
     else:
+        # An ordinal is one word, even where the cardinal has spaces.
         word = _it_below_million(number) if number < 1_000_000 else italian(number).replace(" ", "")
+        # The last vowel goes before -esimo (ventunesimo), but not that of tre and sei:
+        # ventitreesimo.
         spoken = (word if word.endswith(("tre", "sei")) else word[:-1]) + (
             "lesimo" if word.endswith("mille") else "esimo"
         )
@@ -70,6 +77,7 @@ def italian_ordinal(number: int, feminine: bool = False) -> str:
 
 
 IT_SIZES = (
+    # 10^12 has no common name of its own: it is a thousand milliards.
     (10**12, "mille miliardi", "mila miliardi"),
     (10**9, "un miliardo", "miliardi"),
     (10**6, "un milione", "milioni"),
@@ -77,11 +85,13 @@ IT_SIZES = (
 
 
 def _it_cardinal(number: int, following: str) -> str:
+    # Only 1 itself agrees with its noun, and a final a counts as feminine: una casa, un libro.
     return italian(number, "uno" if not following else "una" if following.endswith("a") else "un")
 
 
 def _it_roman(value: int, before: str) -> str:
     return (
+        # Rulers have ordinals: Enrico VIII is ottavo, Elisabetta II seconda.
         italian_ordinal(value, before.lower() in IT_FEMININE)
         if before[:1].isupper() or before in ORDERED
         else italian(value)
@@ -92,6 +102,7 @@ ITALIAN = build_grammar(
     IT,
     cardinal=_it_cardinal,
     ordinal=italian_ordinal,
+    # Only the first day of a month is an ordinal: primo maggio, due maggio.
     date=lambda day, month, year: (
         f"{'primo' if day == 1 else italian(day)} {month}" + (f" {year}" if year else "")
     ),

@@ -39,6 +39,7 @@ class Language:
         numbers = (
             word for number in range(100) for word in self.grammar.cardinal(number, "").split()
         )
+        # A dictionary drops repeats and keeps the order, unlike a set.
         return tuple(dict.fromkeys((*listed, *(word for word in numbers if "-" in word))))
 
     @cached_property

@@ -37,18 +37,22 @@ class Lattice:
 
     def list_readings(self, run: str, start: int) -> list[Reading]:
         """All words that begin at `start`."""
+        # Text that no list has is one word up to where the script's pattern ends.
         match = self.whole.match(run, start)
         assert match is not None
         found: list[Reading] = []
+        # Unlisted text costs by its length, so that listed words win wherever they can.
         if match[0] not in self.user and match[0] not in self.listed:
             found.append((match.end(), self.unlisted * len(match[0]), self.usual, ""))
         for stop in range(start + 1, min(len(run), start + self.longest) + 1):
             word = run[start:stop]
+            # A word of the user costs nothing, and the list's readings of it do not count.
             if word in self.user:
                 found.append((stop, 0, self.usual, ""))
                 continue
             entry = self.listed.get(word)
             if entry is not None:
+                # Costs and kinds are stored as characters, whose code points count from a base.
                 for cost, kind, said in self.form.findall(entry):
                     number = ord(kind) - FIRST_KIND if kind else 0
                     found.append((stop, ord(cost) - ord(self.free), number, said))
@@ -64,18 +68,22 @@ class Lattice:
         firsts: list[dict[int, Reading]] = [{} for _ in run]
         firsts.append({0: (length, 0, 0, "")})
         rests: list[dict[int, int]] = [{} for _ in firsts]
+        # From the end backwards: the costs behind every stop are known by then.
         for start in range(length - 1, -1, -1):
             here = firsts[start]
             found = self.list_readings(run, start)
             if others and start in others:
                 found.append(others[start])
             for stop, cost, kind, said in found:
+                # Only the kinds that meet here are worked out, each once for a place.
                 if kind not in rests[stop]:
                     _, rests[stop][kind] = self.choose_next(kind, firsts[stop])
                 total = cost + rests[stop][kind]
+                # Stops ascend, so that <= lets the longest of equally cheap words win.
                 if kind not in here or total <= here[kind][1]:
                     here[kind] = (stop, total, kind, said)
         words: list[Found] = []
+        # Kind 0 is the border of a run, at its beginning as at its end.
         start, kind = 0, 0
         while start < length:
             kind, _ = self.choose_next(kind, firsts[start])

@@ -19,7 +19,9 @@ SIZES = (
     (10**9, "bilhão", "bilhões"),
     (10**6, "milhão", "milhões"),
 )
+# Endings of feminine nouns, for uma and duas: casas, canções, cidade, viagem, televisão.
 FEMININE = re.compile(r"(?:as?|ções|ção|dades?|agens?|agem|sões|são)$")
+# Masculine nouns in -a, among them the unit: um problema, duzentos gramas.
 MASCULINE = parse_set(
     "dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama"
 )
@@ -31,6 +33,7 @@ PHONE = re.compile(
     r"(?:\+\d{2,3} ?)?(?:\(\d{2}\) ?|\b\d{2} (?=9?\d{4}-))?"
     r"(?![12]\d{3}-[12]\d{3}\b)\d{4,5}-\d{4}(?!\d)"  # no years
 )
+# Before voiced consonants and before vowels a final s is z: mais de, mais alto.
 VOICED, SOUNDED = frozenset("bdɡvzʒmnlrɾɲʎʤjwx"), frozenset("aeiouyæɐəɛɪɔʊAIOWYãõũĩẽ")
 
 
@@ -43,8 +46,10 @@ def portuguese(number: int, feminine: bool = False) -> str:
             return f"{head}{_joint(rest)}{portuguese(rest, feminine)}" if rest else head
     if number >= 1000:
         count, rest = divmod(number, 1000)
+        # Mil stands without its one, and its count agrees: duas mil pessoas.
         head = "mil" if count == 1 else f"{portuguese(count, feminine)} mil"
         return f"{head}{_joint(rest)}{portuguese(rest, feminine)}" if rest else head
+    # A hundred alone is cem; with a rest it is cento e um.
     if number == 100:
         return "cem"
     if number > 100:
@@ -52,6 +57,7 @@ def portuguese(number: int, feminine: bool = False) -> str:
         head = head[:-2] + "as" if feminine and number >= 200 else head
         return f"{head} e {portuguese(rest, feminine)}" if rest else head
     if number < 20:
+        # Among the ones only 1 and 2 have a feminine: vinte e duas casas.
         return (
             {1: "uma", 2: "duas"}.get(number, PT["ones"][number])
             if feminine
@@ -62,6 +68,8 @@ def portuguese(number: int, feminine: bool = False) -> str:
 
 
 def _joint(rest: int) -> str:
+    # Only a rest below a hundred or of round hundreds is joined by e: mil e duzentos, but mil
+    # duzentos e cinquenta.
     return " e " if rest < 100 or (rest < 1000 and rest % 100 == 0) else " "
 
 
@@ -74,7 +82,9 @@ def portuguese_ordinal(number: int, feminine: bool = False) -> str:
         PT["tenths"][number // 10 % 10],
         PT["ordinals"][number % 10],
     )
+    # The tables write _ where a digit is zero and nothing is said.
     spoken = " ".join(part for part in parts if part != "_")
+    # All parts of an ordinal agree: vigésima primeira.
     return re.sub(r"o\b", "a", spoken) if feminine else spoken
 
 
@@ -112,7 +122,9 @@ PORTUGUESE = build_grammar(
 class PortugueseNormalizer(Normalizer):
     """Spanish's and Italian's, with words of several parts and 14h30."""
 
+    # Hyphens join the parts of one word: guarda-chuva.
     word = Normalizer.word.replace("'", "['-]")
+    # Times as 14h30, 14:30h or 14:30:00, but not the beginning of a longer number.
     clock = r"\b(?:[01]?\d|2[0-4])(?: ?h ?|:)[0-5]\d(?::[0-5]\d)?(?:min\b| ?h\b)?(?!\d|[,.]\d)"
 
     def expand_short(self, scan: Scan, match: "re.Match[str]", words: str) -> str:
@@ -121,6 +133,7 @@ class PortugueseNormalizer(Normalizer):
 
     def _read_phone(self, scan: Scan, place: int) -> int:
         phone = PHONE.match(scan.text, place)
+        # Digits right behind a letter or another digit are part of a code.
         if phone is None or (scan.text[place - 1 : place].isalnum() and place):
             return place
         groups = re.findall(r"\d+", phone[0])
@@ -139,16 +152,22 @@ def joined(reading: str, before: str, after: str) -> str:
     following = after.lstrip(PRIMARY + SECONDARY)
     last = form[-1:]
     vowel = following[:1] in SOUNDED
+    # A final s takes its voice from the next sound: os dias has z, os carros s.
     if last == "s":
         return form[:-1] + ("z" if vowel or following[:1] in VOICED else "s")
+    # Nothing else changes before a consonant, nor where two vowels end the word.
     if not vowel or form[-2:-1] in SOUNDED and last != "r":
         return form
+    # The article o before a vowel is u, but it stays weak before another o.
     if form == "ʊ":
         return form if following[0] in "oɔ" else "u"
+    # A last vowel is weak in a word with a main stress; in one without it only y is.
     weak = PRIMARY in form or (last == "y" and SECONDARY not in form)
+    # Weak last vowels before a vowel: o becomes w (isso é), e becomes j, and a is lost in a long a.
     glide = {
         "ʊ": "w",
         "y": "i" if form[-2:-1] in "lrɾ" else "j",
         "æ": "" if following.startswith("aː") else "æ",
     }.get(last, last)
+    # A final r between vowels is a tap: falar alto.
     return form[:-1] + ("ɾ" if last == "r" else glide if weak else last)

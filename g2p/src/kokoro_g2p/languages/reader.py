@@ -43,8 +43,10 @@ class LanguageReader:
 
     def prepare(self, words: Iterable[str]) -> None:
         """Ask the network once for every part of `words` that the list lacks."""
+        # The memory is bounded, since a long text has ever new words.
         if len(self._guesses) > REMEMBERED:
             self._guesses.clear()
+        # Parts of elided and hyphenated words are asked for apart: l'ami is l and ami.
         parts = {
             part for word in words for part in re.split("['-]", self._strip_ending(word.lower()))
         }
@@ -59,6 +61,7 @@ class LanguageReader:
     def _strip_ending(self, word: str) -> str:
         """The word without an adverb's ending that has a stress of its own."""
         ending = self.language.adverb_ending
+        # Words with fewer vowels are no adverbs: mente, demente.
         is_adverb = ending != "" and word.endswith(ending) and len(VOWEL.findall(word)) > 3
         return word[: -len(ending)] if is_adverb else word
 
@@ -72,6 +75,7 @@ class LanguageReader:
             return listed
         parts = re.match(r"([^'-]+)(['-]+)(.+)", word)
         if parts:
+            # A word of several parts is its first part joined to the reading of the rest.
             return self._join_parts(parts[1], parts[2][0], parts[3])
         return self.read_unlisted(word) if word else ""
 
@@ -79,6 +83,7 @@ class LanguageReader:
         """Reading of a word that no list has."""
         stem = self._strip_ending(word)
         if stem != word:
+            # The stem of an adverb is inside a word, and its own forms in a phrase do not matter.
             return self.read_word(stem).partition("/")[0] + self.language.adverb_sounds
         if VOWEL.search(word) is None:
             return self.read_letters(word) if len(word) > 1 else ""
@@ -90,11 +95,14 @@ class LanguageReader:
         """l'ami, dit-il: the first part inside the word, then each form of the rest."""
         rest = self.read_word(tail)
         elided = self.language.elided
+        # The t of a-t-il is elided too, though a hyphen follows it.
         if head in elided and (mark == "'" or head == "t"):
             first = elided[head]
         else:
             first = self.language.joined(self.read_word(head), "", rest)
+            # An elided word bears no stress of its own.
             first = first.replace(PRIMARY, "") if mark == "'" else first
+        # Inside a word liaison is not blocked, so that the mark of the rest goes.
         return (
             "/".join(first + form.removeprefix(french.BLOCKED) for form in rest.split("/"))
             if rest
@@ -105,8 +113,10 @@ class LanguageReader:
         """Letter by letter, as one word: the last name bears the stress."""
         said = ""
         for place, letter in enumerate(letters):
+            # Marks of latent and blocked sounds mean nothing inside a spelled word.
             name = self.read_word(letter).partition("/")[0].strip("-ZTNPR")
             name = self.language.joined(name, said, "")
+            # Only the last name keeps the main stress.
             if place + 1 < len(letters):
                 name = name.replace(PRIMARY, SECONDARY)
                 for stressed, unstressed in self.language.reduced:
@@ -139,9 +149,11 @@ class LanguageReader:
             return self._read_override(override)
         if token.kind == "letters":
             return self._read_spelled(token.text)
+        # The exact spelling of a user's word comes before that in lower case.
         mine = self._user.get(token.text) or self._user.get(token.text.lower())
         if mine is not None:
             return mine, "user", 0
+        # Letters that the language lacks are read as those it has: ø as o, æ as ae.
         plain = fold_word(token.text).translate(FOREIGN)
         phonemes = self.read_word(token.text.lower()) or "".join(
             map(self.read_word, re.findall(r"[^\W\d_]+", plain))
@@ -168,6 +180,7 @@ class LanguageReader:
             for letter in text
             if letter.isalnum()
         ]
+        # Letters alone are one word; digits among them part it.
         letters = (
             self.read_letters(text.lower()) if text.isalpha() else " ".join(filter(None, names))
         )
@@ -177,6 +190,7 @@ class LanguageReader:
         spoken: list[Word] = []
         for place, (word, is_fixed) in enumerate(readings):
             after = readings[place + 1][0] if place + 1 < len(readings) else None
+            # At a pause a word has its form at the end of a phrase.
             pause = after is None or after.phonemes[0] in PAUSES or after.source == "pause"
             phonemes = word.phonemes
             if not is_fixed:
@@ -192,6 +206,7 @@ class LanguageReader:
 
 def clean_sounds(sounds: str) -> str:
     """What a network answers: marks only where they mean something."""
+    # A blocked sound stands first and a latent one last; elsewhere they are noise.
     ends = {0: french.BLOCKED, len(sounds) - 1: "".join(french.LATENT)}
     return "".join(
         sound

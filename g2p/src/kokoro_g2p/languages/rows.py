@@ -16,6 +16,7 @@ from dataclasses import dataclass
 WHOLE = "all"
 LOOKED_BACK = 16  # characters before a match that `before` sees
 _NAMED = re.compile(r"\{([a-z]+)\}")
+# Text up to a brace, then a group and its verbalizer: `年` or `{y:digits}`
 _SAID = re.compile(r"([^{}]*)(?:\{([a-z]+)(?::([a-z]+))?\})?")
 
 
@@ -46,10 +47,13 @@ class PatternRows:
         for line in lines.splitlines():
             if not line or line[0] == "#":
                 continue
+            # Columns at the end of a line may be missing: a slot has three.
             name, before, pattern, say = (line.split("\t") + ["", ""])[:4]
             if name == "slot":
+                # A slot may name the slots above it.
                 slots[before] = _fill(pattern, slots)
                 continue
+            # The pattern also matches the empty text at the end, which is dropped.
             parts = tuple(
                 (part[1], part[2] or "", part[3] or "number")
                 for part in _SAID.finditer(say)
@@ -58,6 +62,7 @@ class PatternRows:
             for _, group, verbalizer in parts:
                 if group:
                     verbalizers[verbalizer]  # unknown ones raise here, not while a text is read
+            # The anchor ties the pattern to the place right before the match.
             behind = re.compile(f"(?:{_fill(before, slots)})$") if before else None
             rows.append(PatternRow(behind, re.compile(_fill(pattern, slots)), parts))
         return cls(tuple(rows), verbalizers, re.compile(begins))
@@ -66,11 +71,14 @@ class PatternRows:
         """The end of what the first row matches at `place`, and what is said; None where none
         does.
         """
+        # Few characters begin a row, and one test here spares all the others.
         if self.begins.match(text, place) is None:
             return None
+        # A slice of its own, since $ must mean this place and not the end of the text.
         before = text[max(0, place - LOOKED_BACK) : place]
         for row in self.rows:
             match = row.pattern.match(text, place)
+            # A match of nothing would not advance the scan.
             if match is None or match.end() == place:
                 continue
             if row.before is None or row.before.search(before):
@@ -81,6 +89,7 @@ class PatternRows:
         said = ""
         for words, group, verbalizer in row.say:
             said += words
+            # An optional group without a match says nothing.
             matched = match[0] if group == WHOLE else match[group] if group else ""
             if matched:
                 said += self.verbalizers[verbalizer](matched)
@@ -107,6 +116,7 @@ class Numerals:
 
     def sum(self, text: str) -> str:
         """Numbers and the signs between them."""
+        # Numbers with commas and decimals, or single signs
         parts = re.findall(r"\d[\d,]*(?:\.\d+)?|[^\d\s]", text)
         return self.joint.join(
             [self.cardinal(one) if one[0].isdecimal() else self.signs.get(one, "") for one in parts]
@@ -138,6 +148,7 @@ def read_reading_rows(table: Sequence[Sequence[str]]) -> dict[str, list[ReadingR
     """
     rows: dict[str, list[ReadingRow]] = {}
     for word, before, after, reading in table:
+        # What stands before must end at the word, what stands after must begin there.
         row = ReadingRow(re.compile(f"(?:{before})$"), re.compile(after), reading)
         rows.setdefault(word, []).append(row)
     return rows

@@ -20,6 +20,7 @@ ADDRESS = (
 
 def start_scan(text: str) -> "Scan":
     """A scan of a text of which nothing is read yet."""
+    # A piece without a place stands for the beginning of the text.
     return Scan(text, [], SpokenPiece(-1, -1, ""), Signs())
 
 
@@ -36,6 +37,7 @@ class Scan:
         """Words or a mark for text[start:end]; kind "": one word as the text writes it. Words with
         hyphens (dix-huit) stay whole. Answers `end`.
         """
+        # A non-breaking hyphen keeps a compound one word, where a plain one would part it.
         words = words.replace("-", "‑") if kind else words
         if words.strip():
             self.last = SpokenPiece(start, end, words, kind)
@@ -44,6 +46,7 @@ class Scan:
 
     def extend(self, end: int) -> None:
         """Extend the last piece to `end`: a hyphen inside a run."""
+        # An expression of several words is several pieces with one span; all of them grow.
         span = (self.last.start, self.last.end)
         for piece in reversed(self.pieces):
             if (piece.start, piece.end) != span:
@@ -57,4 +60,5 @@ class Scan:
     @property
     def previous(self) -> str:
         """The word or mark before; empty at the start."""
+        # A compound's hyphen parts it again here: the word before is its last part.
         return self.last.words.replace("‑", " ").split()[-1] if self.last.words else ""

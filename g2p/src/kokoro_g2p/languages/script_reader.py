@@ -47,6 +47,7 @@ class ScriptReader:
         for place, token in enumerate(tokens):
             override = find_override(sentence.marked, token)
             phonemes, source = self._read(sentence, place, override)
+            # No network reads this script; "neural" stands for the English reader here.
             if source == "neural":  # of the English reader
                 words = self._read_latin(sentence, token)
                 unsaid += 0 if words else len(token.text)
@@ -66,6 +67,7 @@ class ScriptReader:
             return mark_of(sentence.marked.text, token), "punctuation"
         if token.kind == "override":
             return self._read_override(override)
+        # The exact spelling of a user's word comes before that in lower case.
         mine = self.user.get(token.text) or self.user.get(token.text.lower())
         if mine is not None:
             return mine, "user"
@@ -85,6 +87,7 @@ class ScriptReader:
             name = self.read_character(character)
             if name:
                 names.append(name)
+            # The English markup for spelling gives the names of Latin letters.
             elif character.isalpha():
                 names += [word[2] for word in self._read_english(f"[{character}](characters)")]
         return " ".join(names)
@@ -95,6 +98,7 @@ class ScriptReader:
 
     def _read_latin(self, sentence: Sentence, token: Token) -> list[Word]:
         """The words of a run of Latin letters, at their places where it is as long as the text."""
+        # Where the token is not as long as its text, places inside it mean nothing.
         is_long = token.end - token.start == len(token.text)
         words = []
         for start, end, phonemes, _ in self._read_english(token.text):
@@ -110,6 +114,7 @@ def add_spaces(words: Sequence[Word]) -> list[Word]:
     """The words with spaces between them, behind a mark, and before one that opens."""
     spaced = []
     for place, word in enumerate(words):
+        # The last word keeps the space that it has.
         following = words[place + 1].phonemes if place + 1 < len(words) else ""
         is_mark_next = following[:1] in PUNCTUATION and following[:1] not in OPENING
         space = not is_mark_next and word.phonemes not in OPENING if following else word.space

@@ -73,6 +73,7 @@ class Pool:
         """Return the place of a value, which is written where it is new."""
         # `re` forgets what it compiled, so that equal patterns are one object or two
         plain = isinstance(value, str | int | float | bool | types.NoneType | re.Pattern)
+        # 1, True and 1.0 are equal keys in Python, so that the type belongs to the key.
         key = (type(value), value) if plain else id(value)
         if isinstance(value, type):
             self.constructed.add(value)
@@ -81,6 +82,7 @@ class Pool:
     def place_of(self, value: Any, key: Any) -> int:
         """Return the place of a value that is known by `key`."""
         if key not in self.places:
+            # The place is taken before the value is written, so that a cycle finds it.
             self.places[key] = len(self.content)
             self.content.append(b"")
             self.alive.append(value)  # its id stays its own
@@ -94,8 +96,10 @@ class Pool:
         return encode_list([self.encode_place(value) for value in values])
 
     def encode_value(self, value: Any, place: int) -> bytes:
+        # A port remembers answers itself, so that only the function under the cache is written.
         if isinstance(value, functools._lru_cache_wrapper):
             return encode("REMEMBERS", self.encode_place(value.__wrapped__))
+        # Large tables are known by identity: a port has its own form of them.
         if id(value) in self.natives:
             return encode("NATIVE", encode_text(self.natives[id(value)]))
         match value:
@@ -116,6 +120,7 @@ class Pool:
                 return encode("TUPLE", self.encode_places(value))
             case list():
                 return encode("LIST", self.encode_places(value))
+            # A set has no order, and the file shall be the same in every process.
             case set() | frozenset():
                 return encode("SET", self.encode_places(sorted(value, key=make_sort_key)))
             case re.Pattern():
@@ -138,6 +143,7 @@ class Pool:
                     encode_list(keywords),
                 )
         if isinstance(value, types.FunctionType) and value.__module__.startswith(OWN):
+            # Whatever the code lacks a form for is told with the function's name.
             try:
                 return encode("FUNCTION", compile_function(value, self))
             except (Unsupported, OSError, LookupError, ValueError) as problem:
@@ -145,6 +151,7 @@ class Pool:
         if isinstance(value, type) and value.__module__.startswith(OWN):
             self.classes.setdefault(value, set())
             return b""  # written last, when all names are known
+        # What is not of this package a port must have under its name.
         if callable(value) and hasattr(value, "__name__"):
             owner = getattr(value, "__objclass__", None)
             home = owner.__name__ if owner else value.__module__
@@ -169,8 +176,10 @@ class Pool:
         """
         split = sum(border < BEYOND_LATIN for border in borders)
         is_shared = 0 < split < len(borders) - MANY
+        # The place plus one, so that 0 can mean that nothing is shared
         tail = self.place_ranges(borders[split:]) + 1 if is_shared else 0
         head = borders[:split] if tail else borders
+        # Steps are small where borders are large, so that most take one byte.
         steps = [encode_number(after - before) for before, after in pairwise((0, *head))]
         return self.place_part(encode_list(steps) + encode_number(tail))
 
@@ -184,20 +193,25 @@ class Pool:
         classes and objects.
         """
         before = (0, 0)
+        # Writing a method reaches new names, classes and objects, whose attributes come in the next
+        # round.
         while before != (len(self.content), len(self.names)):
             before = len(self.content), len(self.names)
             for owner, written in list(self.classes.items()):
+                # Without a call of the class its __init__ would never run in a port.
                 skipped = set() if owner in self.constructed else {"__init__"}
                 for name in sorted(self.names - written - skipped):
                     written.add(name)
                     self.describe_class(owner, {name})
             for value, attributes in list(self.objects.values()):
                 for name in sorted(self.names - attributes.keys()):
+                    # A cached property is written as the value that it has.
                     is_cached = isinstance(vars(type(value)).get(name), functools.cached_property)
                     if is_cached or name in vars(value):
                         attributes[name] = self.encode_place(name) + self.encode_place(
                             getattr(value, name)
                         )
+        # Only here are all names known, so that empty places get their content.
         for owner, written in self.classes.items():
             self.content[self.places[id(owner)]] = self.describe_class(owner, written)
         for place, (value, attributes) in self.objects.items():
@@ -221,8 +235,10 @@ class Pool:
         # only attributes that the code reads are written
         for name in sorted(names):
             attribute = inspect.getattr_static(owner, name, None)
+            # A kind's place in this row is its code in the file.
             kinds = enumerate((types.FunctionType, property, classmethod, staticmethod, str))
             kind = next((code for code, kind in kinds if isinstance(attribute, kind)), None)
+            # A dataclass is filled from its fields, and needs no __init__.
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
                 attributes.append(
                     encode(
@@ -268,6 +284,7 @@ def encode_sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
     content = encode_list(
         [encode_node(operation, value, parsed.state, flags, pool) for operation, value in parsed]
     )
+    # A short part costs less than its place.
     is_long = len(content) > SHORT_BYTES
     return (
         encode_list([encode("R_SHARED", encode_number(pool.place_part(content)))])
@@ -279,6 +296,7 @@ def encode_sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
 def encode_node(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
     """Return one node of a pattern's tree."""
     match str(operation), argument:
+        # Without regard to case a letter is a set of characters, and is written as one.
         case "LITERAL", _ if not flags & re.IGNORECASE:
             return encode("R_LITERAL", encode_number(argument))
         case ("LITERAL" | "NOT_LITERAL" | "IN" | "ANY") as name, _:
@@ -288,6 +306,7 @@ def encode_node(operation: Any, argument: Any, state: Any, flags: int, pool: Poo
         case "AT", _:
             ends = (_constants.AT_BEGINNING, _constants.AT_END)
             line = "_LINE" if flags & re.MULTILINE and argument in ends else ""
+            # What counts as part of a word hangs on the pattern's flags.
             word = pool.place_ranges(find_ranges(_constants.IN, WORD, state.flags & ALPHABET, 0))
             return encode("R_AT", ATS.index(f"{argument}{line}"), encode_number(word))
         case "BRANCH", (_, branches):
@@ -304,6 +323,7 @@ def encode_node(operation: Any, argument: Any, state: Any, flags: int, pool: Poo
             return encode(REPEATS[name], encode_number(least), encode_number(limit), content)
         case ("ASSERT" | "ASSERT_NOT") as name, (direction, inner):
             kind = "R_AHEAD" if direction > 0 else "R_BEHIND"
+            # Python allows only look-behind of one width, so that a port steps back by it.
             width = inner.getwidth()[0] if direction < 0 else 0
             return encode(
                 kind, name == "ASSERT", encode_number(width), encode_sequence(inner, flags, pool)
@@ -321,6 +341,7 @@ def find_ranges(operation: Any, argument: Any, alphabet: int, flags: int) -> tup
     state = _parser.State()
     state.flags = alphabet
     one = _parser.SubPattern(state, [(operation, argument)])
+    # Repeated, the node matches each unbroken range of characters at one go.
     compiled = _compiler.compile(
         _parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags
     )
@@ -339,6 +360,7 @@ def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> N
         pool.write_classes()
     except Unsupported as problem:
         raise InputError(f"the rules cannot be written: {problem}") from None
+    # Lengths stand before all content, so that a port finds a constant without reading others.
     lengths = b"".join(encode_number(len(content)) for content in pool.content)
     head = encode_list([encode_text(name) + encode_number(place) for name, place in places.items()])
     count = struct.pack("<II", FORMAT, len(pool.content))

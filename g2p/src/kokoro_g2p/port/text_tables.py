@@ -77,6 +77,7 @@ def write_text_tables(
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language, without=without if language in (US, GB) else ())
     write_rules(folder / f"{language}.rules", *list_rule_roots(g2p))
+    # The port reads no other languages than it has files of.
     g2p.others.held = others
     # prose for every language, words where there are lists
     texts = [*read_port_texts("text")]
@@ -154,12 +155,14 @@ def _write_arrays(folder: Path, dialect: Language) -> None:
     places = {}
     content = b""
     for name, array in arrays.items():
+        # Each array begins at a multiple of BORDER bytes.
         content += b"\0" * (-len(content) % BORDER)
         places[name] = {
             "dtype": str(array.dtype),
             "shape": list(array.shape),
             "offset": len(content),
         }
+        # Little-endian, whatever machine writes it
         content += np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
     (folder / f"{dialect}.bin").write_bytes(content)
     sounds = read_alphabet(weights, dialect)
@@ -240,17 +243,20 @@ def list_word_rows(dialect: Dialect) -> list[tuple[str, str]]:
     whole = Lexicon.load(dialect)
     classes = Tagger.load().classes.stored
     rows = []
+    # A port makes plurals and past forms by the rules, and lists none that they give.
     lexicon = whole.without(whole.find_derived())
     for word in sorted({*lexicon.words, *classes}):
         columns = []
         for entries, name, _ in lexicon._all:
             entry = entries.get(word)
+            # A heteronym has a reading for each part of speech.
             senses = entry.items() if isinstance(entry, Mapping) else ()
             letter = LISTS.get(name, "")  # the user's list is empty
             columns += [f"{letter}={entry}"] if isinstance(entry, str) else []
             for tag, phonemes in senses:
                 columns.append(f"{letter}:{tag}" + (f"={phonemes}" if phonemes else ""))
         if word in classes:
+            # A word of the tagger alone has a row too.
             columns.append(f"t={classes[word]}")
         rows.append((word, "\t".join(columns)))
     return rows

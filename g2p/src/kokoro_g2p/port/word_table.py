@@ -47,6 +47,7 @@ class HuffmanCode:
         bits = []
         code = -1
         for before, length in pairwise((0, *lengths)):
+            # Codes of one length count up; a longer one goes on with zeros behind.
             code = (code + 1) << (length - before)
             bits.append(f"{code:0{length}b}")
         return cls(texts, bits)
@@ -61,6 +62,7 @@ class HuffmanCode:
 
     def decode_text(self, bits: str, place: int) -> tuple[str, int]:
         """Return the text of the code that begins at `place`, and the place of the next code."""
+        # Codes in order are sorted as text too: the last one not above the bits is their beginning.
         code = bisect_right(self.bits, bits[place : place + LONGEST]) - 1
         return self.texts[code], place + len(self.bits[code])
 
@@ -78,6 +80,7 @@ class HuffmanCode:
 def pack_words(rows: Sequence[tuple[str, str]]) -> bytes:
     """Return the file of these rows. Raises RuntimeError where reading it does not return them."""
     shares, *texts = zip(*_split_rows(rows), strict=True)
+    # Three codes, one for each column: a byte of shares, then words, then entries
     columns = [([*map(str, range(256))], [[share] for share in shares]), *map(_encode_texts, texts)]
     tables = [_build_table(texts, parts) for texts, parts in columns]
     # a block is found by binary search, then read from its start
@@ -90,9 +93,11 @@ def pack_words(rows: Sequence[tuple[str, str]]) -> bytes:
             for (_, codes), part in zip(tables, row, strict=True)
             for code in part
         )
+        # Bits fill whole bytes, the last one with zeros.
         size = -(-len(bits) // 8)
         blocks.append(int(bits.ljust(8 * size, "0"), 2).to_bytes(size, "big"))
     contents = [table.content for table, _ in tables]
+    # The head is 16 bytes, then a place for each block and the end, then the tables.
     first = 16 + 4 * (len(blocks) + 1) + sum(map(len, contents))
     starts = accumulate(map(len, blocks), initial=first)
     content = (
@@ -116,6 +121,7 @@ def _build_table(
     codes = sorted(counts)
     lengths = dict.fromkeys(counts, 0)
     # the two rarest groups become one, and every code in it a bit longer
+    # Ties go by the code, so that the same words give the same file.
     groups = [(counts[code], code, [code]) for code in codes]
     heapq.heapify(groups)
     while len(groups) > 1:
@@ -125,6 +131,7 @@ def _build_table(
             lengths[code] += 1
         heapq.heappush(groups, (one[0] + other[0], one[1], members))
     codes.sort(key=lambda code: (lengths[code], code))
+    # A single code has no partner, and takes one bit all the same.
     table = HuffmanCode.from_lengths(
         [texts[code] for code in codes], [lengths[code] or 1 for code in codes]
     )
@@ -149,6 +156,7 @@ def _encode_texts(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     frequent pair of a sample becomes a code until CODES are used.
     """
     symbols = sorted({*"".join(texts)})
+    # All texts end in one character, which no other place of them has.
     end = texts[0][-1]
     codes = list(symbols)
     characters = [ord(symbol) for symbol in symbols]
@@ -161,8 +169,10 @@ def _encode_texts(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     while len(codes) < CODES:
         # a row's last code has nothing behind it
         within = np.array([not code.endswith(end) for code in codes])[sample[:-1]]
+        # A pair of codes as one number, so that a single count finds the most frequent
         counts = np.bincount((sample[:-1] * CODES + sample[1:])[within], minlength=1)
         left, right = divmod(int(counts.argmax()), CODES)
+        # The sample is only counted; both texts get the new code.
         sample, content = (
             _replace_pair(each, left, right, len(codes)) for each in (sample, content)
         )
@@ -179,6 +189,7 @@ def _replace_pair(content: np.ndarray, left: int, right: int, code: int) -> np.n
         # of each run of neighbouring places every second one
         runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
         places = np.concatenate([run[::2] for run in runs])
+    # The left one becomes the pair, the right one goes.
     content[places] = code
     return np.delete(content, places + 1)
 
@@ -192,6 +203,7 @@ def read_rows(content: bytes) -> Iterator[tuple[str, str]]:
         raise InputError(f"words of format {form}, not {FORMAT}: bundle again")
     blocks = -(-count // size)
     starts = struct.unpack_from(f"<{blocks + 1}I", content, 16)
+    # Behind the head and the block's places
     place = 20 + 4 * blocks
     tables = []
     for _ in range(3):
@@ -202,8 +214,10 @@ def read_rows(content: bytes) -> Iterator[tuple[str, str]]:
         tables.append(HuffmanCode.from_lengths(texts, lengths))
     shares, words, readings = tables
     for number, (start, end) in enumerate(pairwise(starts)):
+        # Zeros at the front belong to the codes and must not be lost.
         bits = f"{int.from_bytes(content[start:end], 'big'):0{8 * (end - start)}b}"
         place, word, reading = 0, "", ""
+        # The last block may hold fewer rows.
         for _ in range(min(size, count - number * size)):
             share, place = shares.decode_text(bits, place)
             rest, place = words.decode_until(END_OF_WORD, bits, place)

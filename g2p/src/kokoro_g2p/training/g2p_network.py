@@ -105,6 +105,7 @@ def measure_errors(model: "LetterToSound", split: Split, alphabet: "Alphabet") -
     for name, words in (("word", split.word), ("family", split.family)):
         if not words:
             continue
+        # Every so many words, so that the sample is spread over the whole list
         sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
         guesses = [guess.phonemes for guess in reader.predict(list(sample))]
         rates = compute_error_rates(guesses, list(sample.values()))
@@ -127,6 +128,7 @@ def main(argv: list[str] | None = None) -> int:
     config = Config(sounds=len(alphabet.sounds))
     if arguments.dialect == GB:
         split = draw_british_split(arguments.seed)
+        # It begins with the American weights, so that smaller steps and a short warm-up do.
         plan = TrainingPlan(
             arguments.steps,
             arguments.seed,
@@ -200,6 +202,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
         ],
         dtype=float,
     )
+    # These are uncalibrated, since the network was built without its confidence.
     chances = np.array([guess.confidence for guess in guesses])
     slope, shift = fit_confidence(chances, right)
     confidence = {"slope": round(slope, 4), "shift": round(shift, 4), "words": len(words)}
@@ -235,6 +238,7 @@ def fit_confidence(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, f
     # Newton's method on the log likelihood, which is concave
     for _ in range(ROUNDS):
         shares = 1 / (1 + np.exp(-weights @ x))
+        # The second derivatives of the negative log likelihood
         slopes = (x * (shares * (1 - shares))) @ x.T  # [2, 2]
         weights = weights - np.linalg.solve(slopes, x @ (shares - right))
     return float(weights[0]), float(weights[1])
@@ -245,6 +249,8 @@ def draw_british_split(seed: int) -> Split:
     British lists without them are trained on.
     """
     entries = read("us_gold")
+    # The American split draws by the same hash: these words are held out there too, alone or with
+    # their family.
     unseen = set(
         order_by_hash(select_testable(entries, read_pronunciations(entries)), seed, "word")[
             :WORDS_HELD_OUT

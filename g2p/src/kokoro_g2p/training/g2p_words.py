@@ -56,6 +56,7 @@ def strip_suffixes(letters: str) -> str:
     doubled last consonant becomes single. Example: runners -> run.
     """
     while True:
+        # Derivations first, as they are longer and leave four letters, inflections only three.
         cut = _find_suffix(letters, DERIVATIONS, 4) or _find_suffix(letters, INFLECTIONS, 3)
         if not cut:
             break
@@ -89,6 +90,7 @@ def list_parts(word: str, vocabulary: frozenset[str] | set[str]) -> frozenset[st
 
 def _list_stems(letters: str) -> set[str]:
     longest = min(len(letters) - 4, _LONGEST_AFFIX)
+    # A prefix leaves at least four letters, so that short words keep theirs.
     bare = {letters[n:] for n in range(1, longest + 1) if letters[:n] in PREFIXES}
     return {strip_suffixes(piece) for piece in bare | {letters} if piece}
 
@@ -116,6 +118,7 @@ class Relatives:
             self.families[strip_suffixes(word)].append(word)
             for part in stems:
                 self.with_part[part].add(word)
+                # Stems that are alike share these letters, so that only such are compared.
                 self.beginnings[part[:ALIKE_LETTERS]].add(part)
 
     def find(self, word: str) -> set[str]:
@@ -137,6 +140,7 @@ def read_pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN
     # lower case first: of `Polish` and `polish` the second is kept
     for word, entry in sorted(entries.items(), key=lambda item: (not item[0].islower(), item[0])):
         phonemes = to_kokoro((entry if isinstance(entry, str) else entry["DEFAULT"]) or "")
+        # Acronyms are letters by name, from which a network learns nothing of spelling.
         acronym = len(word) > 1 and word.replace("-", "").isupper() or "." in word
         if not acronym and is_readable(word) and alphabet.cut(phonemes):
             readings.setdefault(fold_word(word), phonemes)
@@ -178,6 +182,7 @@ class Split:
         relatives = Relatives({word for entries in data.values() for word in entries})
         gold = select_testable(lists[AMERICAN.tags[0]], data[AMERICAN.tags[0]])
         family, removed = _draw_families(gold, relatives, seed, count)
+        # Single words are drawn from what the families have left.
         word = set(order_by_hash((w for w in gold if w not in removed), seed, "word")[:count])
         out = removed | word
         training = {
@@ -244,5 +249,6 @@ def _find_stems(word: str, stems: set[str]) -> set[str]:
         word[start:end]
         for start in range(size - TRACE_AT_END + 1)
         for end in range(start + TRACE_AT_END, size + 1)
+        # Inside a word four letters are there by chance, five betray a relative.
         if word[start:end] in stems and (start == 0 or end == size or end - start >= TRACE_INSIDE)
     }

@@ -123,6 +123,7 @@ def find_best_fixed(cases: Sequence[HeteronymCase]) -> Choice:
     """
     counts: dict[str, Counter[str]] = {}
     for case in cases:
+        # Senses are counted by sound, since keys of one sound are equally right.
         counts.setdefault(case.word, Counter())[case.senses[case.key]] += 1
     best = {word: sounds.most_common(1)[0][0] for word, sounds in counts.items()}
     return lambda case: next(

@@ -65,6 +65,7 @@ def group_sounds(lexicon: Lexicon, word: str) -> dict[str, frozenset[str]]:
     for key, sound in ((entry and entry.senses) or {}).items():
         if sound and key != BEFORE_PAUSE:
             grouped.setdefault(sound, []).append(key)
+    # Of keys with one sound the default stands for all.
     return {DEFAULT if DEFAULT in keys else keys[0]: frozenset(keys) for keys in grouped.values()}
 
 
@@ -76,6 +77,7 @@ def infer_role(word: str, key: str, grouped: Mapping[str, frozenset[str]]) -> st
     every = frozenset[str]().union(*grouped.values())
     if word in ALONE or len(grouped) != 2:
         return ""
+    # The role of a key is what it is beside the other one of the pair.
     if every & {"VERB", "VBD", "VBN"}:
         return "VERB" if keys & {"VERB", "VBD", "VBN"} else "NOUN"
     if "NOUN" in every or ("ADJ" in every and word.endswith("ate")):
@@ -95,6 +97,7 @@ def read_sentences(path: Path) -> tuple[list[LabelledSentence], dict[str, Roles]
         for number, row in enumerate(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)):
             words = split_words(row["sentence"])
             at = find_nth(words, row["word"], int(row["occurrence"]))
+            # The spelling of the sentence comes first: Polish has other senses than polish.
             grouped = group_sounds(lexicon, words[at]) or group_sounds(lexicon, row["word"])
             key = next((key for key, keys in grouped.items() if row["key"] in keys), None)
             if key is None or len(grouped) < 2:
@@ -134,13 +137,16 @@ def fit(sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]) -> n
     for sentence in sentences:
         candidates = find_places_by_key(sentence, taught[sentence.word])
         first.append(len(columns))
+        # The row of the right key, counted over all sentences
         right.append(len(columns) + [*candidates].index(sentence.key))
         columns += candidates.values()
     # only weights that some sentence reads can move
     used, numbers = np.unique(np.concatenate(columns), return_inverse=True)
     ends = np.cumsum([0, *map(len, columns)])
     shape = (len(columns), len(used))
+    # [candidates, weights]: a row for each key of each sentence, a 1 for each weight it reads
     matrix = scipy.sparse.csr_matrix((np.ones(len(numbers), np.float32), numbers, ends), shape)
+    # Kept in rows too, since the gradient multiplies by it in every step
     transposed = matrix.T.tocsr()
     starts = np.array(first)
     rights = np.array(right)
@@ -149,11 +155,13 @@ def fit(sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]) -> n
     def compute_loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient."""
         scores = matrix @ weights
+        # The largest score of each sentence is taken off, so that exp cannot overflow.
         scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
         shares = np.exp(scores)
         totals = np.add.reduceat(shares, starts)
         value = np.sum(np.log(totals) - scores[rights]) + PENALTY / 2 * weights @ weights
         slope = shares / np.repeat(totals, sizes)
+        # The gradient of cross-entropy: shares, less one for the right key
         slope[rights] -= 1
         return float(value), transposed @ slope + PENALTY * weights
 
@@ -169,6 +177,7 @@ def fit(sentences: Sequence[LabelledSentence], taught: Mapping[str, Roles]) -> n
 
 def quantize(weights: np.ndarray) -> np.ndarray:
     """int8: only their order among one another counts, so the scale is not stored."""
+    # The few largest weights are cut, so that the many small ones keep more steps.
     scale = np.quantile(np.abs(weights[weights != 0]), CLIP) / 127
     return np.clip(np.rint(weights / scale), -127, 127).astype(np.int8)
 
@@ -208,6 +217,7 @@ def main(argv: list[str] | None = None) -> int:
     for writer in sorted({sentence.writer for sentence in sentences}):
         others = [sentence for sentence in sentences if sentence.writer != writer]
         judged = [sentence for sentence in sentences if sentence.writer == writer]
+        # Fitted anew for each writer, without that writer's sentences
         report[writer] = measure_accuracy(quantize(fit(others, taught)), judged, taught)
         print(f"{writer:9} {len(judged):5} sentences, unseen: {100 * report[writer]:.1f} %")
     save(quantize(fit(sentences, taught)), taught, arguments.out)

@@ -26,6 +26,7 @@ RARE, COMMON = 24_000, 300  # words that are read, those of them inside a senten
 def read_inside(word: str, ask: Callable[[str], str]) -> str:
     """What espeak-ng says of a word between two others."""
     said = ask(f"घर {word} घर").split(" ")
+    # Where espeak-ng joins the words, it is asked for the word alone.
     return said[1] if len(said) == 3 else ask(word)
 
 
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     frame = partial(read_inside, ask=ask)
     answers = {word: frame(word) for word in words[:COMMON]}
     answers |= {word: ask(word) for word in words[COMMON:]}
+    # Nasal marks are characters of their own on both sides, so that equal sounds compare equal.
     answers = {word: unicodedata.normalize("NFD", answer) for word, answer in answers.items()}
     unlike = {
         word: answer

@@ -44,6 +44,7 @@ def read_mecab(path: Path) -> Iterator[Row]:
     which hold the word itself.
     """
     content = path.read_bytes()
+    # MeCab's header has 72 bytes, with the sizes of the word trie and the tokens at byte 24.
     words, tokens = struct.unpack_from("<2I", content, 24)
     form = np.dtype("<u2,<u2,<u2,<i2,<u4,<u4")
     first = 72 + words + tokens
@@ -71,15 +72,18 @@ def find_classes(
     # [kinds, 2 * kinds]: what a kind costs before and behind every other, as often as that stands
     beside = np.hstack([costs, costs.T]) * np.sqrt(np.tile(weights, 2))
     near = GaussianRandomProjection(DIMENSIONS, random_state=0).fit_transform(beside)
+    # A far coordinate for each part of speech keeps k-means from mixing them.
     apart = APART * (np.array(parts)[:, None] == np.unique(parts))
     means = KMeans(count, n_init=1, max_iter=20, random_state=0)
     found = means.fit_predict(np.hstack([near, apart]), sample_weight=weights)
+    # The class of kind 0 sorts first, and gets the number 0.
     found[found == found[0]] = -1
     return np.unique(found, return_inverse=True)[1]
 
 
 def pack_entry(word: str, readings: dict[int, tuple[float, str]]) -> str:
     """The entry of a word."""
+    # A word that is said as its kana are has nothing said in its entry.
     (least, _), plain = min(readings.values()), to_katakana(word)
     return "".join(
         chr(ord(FREE) + round(cost)) + chr(FIRST_KIND + kind) + ("" if said == plain else said)
@@ -96,6 +100,7 @@ def choose(
     lattice = build_lattice(listed, {}, letters, joints)
     rest = []
     for word, readings in entries.items():
+        # Auxiliaries and conjunctive particles join verbs, and are listed whatever they are.
         is_closed = any(letters[kind] in "xc" for kind in readings)
         if len(word) == 1 or is_closed or shares.get(word, 0) >= RARE:
             listed[word] = pack_entry(word, readings)
@@ -128,15 +133,18 @@ def main(argv: list[str] | None = None) -> int:
     rows = list(read_mecab(find_data_file("unidic-lite", f"{DICTIONARY}/sys.dic")))
     costs = read_matrix(find_data_file("unidic-lite", f"{DICTIONARY}/matrix.bin"))
     parts = [""] * len(costs)
+    # Kinds without words weigh hardly anything, but no sum of weights is 0.
     weights = np.full(len(costs), 1e-6)
     for _, kind, cost, features in rows:
         parts[kind] = get_part(features)
+        # A cost is a negative logarithm, so that this is how often the word stands.
         weights[kind] += np.exp(-cost / TEMPERATURE)
     weights = np.sqrt(weights / weights.sum())
     of_kind = find_classes(costs, weights, parts, arguments.classes)
     # [kinds, classes]: the share of each kind in its class
     member = np.eye(of_kind.max() + 1)[of_kind] * weights[:, None]
     member /= member.sum(0)
+    # The cost between classes is the mean of those between their kinds, each by its share.
     joined = np.rint(member.T @ costs @ member / STEP).astype(int)
     entries: Entries = {}
     for word, kind, cost, features in rows:
@@ -144,6 +152,7 @@ def main(argv: list[str] | None = None) -> int:
             readings = entries.setdefault(word, {})
             number = int(of_kind[kind])
             one = (cost / STEP, features[9] or to_katakana(word))
+            # Of readings in one class the cheapest one stays.
             readings[number] = min(one, readings.get(number, one))
     usual = np.argmax(weights * (np.array(parts) == NOUN))
     known = {int(of_kind[kind]): LETTERS.get(part, "n") for kind, part in enumerate(parts)}

@@ -66,8 +66,10 @@ def read_frequent_words(language: str, form: str = r"[a-zà-öø-ÿœ]+") -> lis
 
     folder = Path(spec.submodule_search_locations[0]) / "data"
     path = folder / f"large_{language}.msgpack.gz"
+    # Some languages have only the small list.
     if not path.is_file():
         path = folder / f"small_{language}.msgpack.gz"
+    # A header, then words in bins of falling frequency
     _, *bins = msgpack.unpackb(gzip.decompress(path.read_bytes()), raw=False)
     return [word for words in bins for word in words if re.fullmatch(form, word)]
 
@@ -110,6 +112,7 @@ def build_alphabet(sounds: Sequence[tuple[str, ...]]) -> Alphabet:
     """Letters, and the sounds that are not rare, in rising order."""
     counts = Counter(sound for word in sounds for sound in word)
     usual = sorted(sound for sound, count in counts.items() if count >= RARE)
+    # Only vowels bear stress, so that a sound with the mark tells one.
     vowels = {sound[1:] for sound in usual if sound[0] == PRIMARY}
     return Alphabet(("", *usual), tuple(sorted(vowels)), tuple(LANGUAGES), LETTERS)
 
@@ -126,6 +129,7 @@ def make_examples(
             example = Example(
                 alphabet.encode(word, tag), tuple(alphabet.ids[sound] for sound in row)
             )
+            # True and False count as 1 and 0: a word too long to align is left out.
             made += [example] * (can_align(example) * (OFTEN if word in common else 1))
     return made
 
@@ -137,6 +141,7 @@ def write_list(code: Code, by_word: Mapping[str, str]) -> dict[str, Any]:
     language = LANGUAGES[code]
     reader = LanguageReader(language, {}, NeuralG2P.load(dialect=code))
     ask = open_espeak(language.espeak)
+    # Without its list the reader answers what the network says.
     reader.listed = {}
     reader.prepare(by_word)
     lines = [
@@ -189,6 +194,7 @@ def train(
     alphabet = build_alphabet([row for rows in sounds.values() for row in rows.values()])
     lessons: list[Example] = []
     for tag, code in enumerate(LANGUAGES):
+        # The words of the next seed are those by which choices were made.
         unseen = {
             *draw_held_out(words[code], arguments.seed),
             *draw_held_out(words[code], arguments.seed + 1),

@@ -74,6 +74,7 @@ def make_examples(
     for name, entries in training.items():
         tag = alphabet.tags.index(name) if name in alphabet.tags else 0
         repeats = REPEATS[tag] if name in alphabet.tags else 1
+        # Sorted, so that the order of a list's lines changes nothing.
         for word, phonemes in sorted(entries.items()):
             cut = alphabet.cut(phonemes)
             if cut is None:
@@ -100,6 +101,7 @@ def draw_batches(
     chunks = []
     start = 0
     while start < len(rows):
+        # Sized by its first word: the others are as long, or a little longer.
         size = max(1, symbols // len(examples[rows[start]].symbols))
         chunks.append(rows[start : start + size])
         start += size
@@ -144,6 +146,7 @@ class Muon(torch.optim.Optimizer):
                 if parameter.grad is None:
                     continue
                 state = self.state[parameter]
+                # The momentum is a running mean of gradients; Nesterov's step looks ahead along it.
                 mean = state.setdefault("momentum", torch.zeros_like(parameter))
                 mean.lerp_(parameter.grad, 1 - group["momentum"])
                 ahead = parameter.grad.lerp(mean, group["momentum"]).flatten(1)  # [out, in k]
@@ -159,6 +162,7 @@ def orthogonalize(matrix: Tensor) -> Tensor:
     tall = matrix.shape[0] > matrix.shape[1]
     # x x^T is the smaller of the two products
     x = (matrix.T if tall else matrix).bfloat16()
+    # With a Frobenius norm of 1 no singular value is above 1, where the iteration converges.
     x = x / (x.norm() + 1e-7)
     for _ in range(ITERATIONS):
         gram = x @ x.T
@@ -175,6 +179,7 @@ def write_state(state: Path, content: dict[str, Any]) -> None:
 def read_state(state: Path, seed: int, device: torch.device | str = "cpu") -> dict[str, Any]:
     """What `write_state` wrote. Raises InputError for a missing file and for another seed's run."""
     try:
+        # Only tensors and plain values are read, so that a state runs no code.
         content = torch.load(state, map_location=device, weights_only=True)
     except FileNotFoundError:
         raise InputError(f"--resume {state}: no such file") from None
@@ -263,6 +268,7 @@ class Trainer:
             losses.append(self.train_step(batch))
             now = time.monotonic()
             if self.step % REPORT_EVERY_STEPS == 0 or self.step == last:
+                # The mean loss since the last report
                 self.log.append({"step": self.step, "loss": round(sum(losses) / len(losses), 4)})
                 report(self.log[-1] | {"seconds": round(now - started)})
                 losses.clear()
@@ -279,6 +285,8 @@ class Trainer:
         passed, epoch = 0, 0
         while True:
             for batch in draw_batches(self.examples, self.plan.seed, epoch, self.plan.symbols):
+                # A resumed run draws what it had before and passes it over, so that the order goes
+                # on.
                 passed += 1
                 if passed > self.step:
                     yield batch
@@ -291,6 +299,7 @@ class Trainer:
             self.optimizers[name].param_groups[0]["lr"] = rate * pace
         # so that a resumed run has the same dropout as an unbroken one
         torch.manual_seed(self.plan.seed * 1_000_003 + self.step)
+        # Answers of the middle of the network are trained as well, with a smaller weight.
         *midway, last = (compute_ctc(logits, batch) for logits in self.worker.stages(batch.symbols))
         self.worker.zero_grad(set_to_none=True)
         (last + self.plan.midway * sum(midway)).backward()
@@ -309,6 +318,7 @@ class Trainer:
     def _update_copies(self) -> None:
         self.step += 1
         new: list[Tensor] = list(self.master.parameters())
+        # Rounded to bfloat16 on the way
         torch._foreach_copy_(list(self.worker.parameters()), new)
         # a short memory at first, so that the average forgets the initial weights
         keep = min(self.plan.average, self.step / (self.step + 10))
@@ -359,10 +369,12 @@ def copy_weights(
     """`model` with the weights of `source`. The answers [2 * sounds, C] and the condition [C, 2 *
     sounds] are copied sound by sound.
     """
+    # These are the model's own tensors: copying into them changes it.
     state = model.state_dict()
     for name, array in source.state_dict().items():
         if state[name].shape == array.shape:
             state[name].copy_(array)
+    # The second frame's answers stand behind all of the first one's.
     for frame in range(FRAMES):
         for place, sound in enumerate(ours.sounds):
             like = find_counterpart(sound, theirs.ids)

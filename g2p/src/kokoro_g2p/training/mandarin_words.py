@@ -96,8 +96,10 @@ def build(commonest: int) -> dict[str, Any]:
 
     lattice = Lattice(words, {})
     for word, count in counts.items():
+        # A character that costs more than an unlisted one gains nothing by an entry.
         if len(word) == 1 and compute_cost(count) < UNLISTED:
             add(word, count, read(word))
+    # Equally frequent words in the order of their code points, the same in every process
     several = sorted((word for word in counts if len(word) > 1), key=lambda w: (-counts[w], w))
     for word in several[:commonest]:
         add(word, counts[word], read(word))
@@ -111,6 +113,7 @@ def build(commonest: int) -> dict[str, Any]:
     for word in sorted(phrases, key=lambda word: (len(word), word)):
         fits = HAN.fullmatch(word) and LEAST_PHRASE <= len(word) <= LONGEST
         if fits and word not in words and is_needed(word):
+            # A phrase without a count costs as much as a rare word.
             add(word, RAREST, read(word))
     names = sorted({*usual.values(), *(name for reading in readings.values() for name in reading)})
     place = {name: chr(FIRST_SYLLABLE + number) for number, name in enumerate(names)}
@@ -131,6 +134,7 @@ def read_simplified() -> Mapping[str, str]:
     ).read_text(encoding="utf-8")
     folded = {}
     for line in lines.splitlines():
+        # The first of several simplified characters is the most frequent.
         old, new = line.split("\t")[0], line.split("\t")[1].split(" ")[0]
         if HAN.fullmatch(old) and HAN.fullmatch(new) and old != new:
             folded[old] = new
@@ -140,6 +144,7 @@ def read_simplified() -> Mapping[str, str]:
 def write_packed(target: Path, content: str) -> int:
     """Write a text as .gz, aside and renamed, and return its size."""
     with write_aside(target) as aside:
+        # Without a time stamp the same text gives the same bytes.
         aside.write_bytes(gzip.compress(content.encode(), compresslevel=9, mtime=0))
     return target.stat().st_size
 

@@ -82,11 +82,13 @@ def read_tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
     and these with the prior.
     """
     raw = read_bytes(folder, "wsj.wp39.tri.ngrambin")
+    # Three lines of text, the second the tags, then doubles of 8 bytes, big-endian
     _, line, _, body = raw.split(b"\n", 3)
     tags = tuple(line.decode("ascii").split())
     counts = expand(np.frombuffer(body[: len(body) // 8 * 8], ">f8"), len(tags))  # [T, T, T]
     bigrams, singles = counts.sum(0), counts.sum((0, 1))  # [T, T], [T]
     prior = singles / singles.sum()
+    # Each context has a few imagined counts, spread as the shorter context says.
     second = (bigrams + smoothing * 50 * prior) / (bigrams.sum(1, keepdims=True) + smoothing * 50)
     third = (counts + smoothing * 50 * second[None]) / (
         counts.sum(2, keepdims=True) + smoothing * 50
@@ -128,6 +130,7 @@ def read_examples(folder: Path) -> Iterator[WordNetExample]:
     """
     for pos in ("noun", "verb", "adj", "adv"):
         for line in read_bytes(folder, f"data.{pos}").decode("latin-1").splitlines():
+            # The licence stands before the data, in lines that begin with two spaces.
             if not line.startswith("  "):
                 yield from read_synset(line, {"adv": "r"}.get(pos, pos[0]))
 
@@ -202,14 +205,17 @@ class Silver:
         a guess from its form.
         """
         lower = word.lower()
+        # Tags of signs, list items and foreign words would only mislead.
         scores = {
             tag: value
             for tag, value in self.model.emit.get(lower, {}).items()
             if tag not in ("1", "2", "sym", "ls", "fw")
         }
         closed = any(tag in scores for tag in CLOSED)
+        # A word in small letters that may be something else is no name.
         if word == lower and len(scores) > 1:
             scores.pop("nnp", None)
+        # Function words have no other readings than Festival's, whatever WordNet says.
         for tag in () if closed else self.find_known_tags(lower):
             scores.setdefault(tag, UNSEEN)
         return scores or infer_readings(word)
@@ -235,6 +241,8 @@ class Silver:
                 words[position - 1].lower() if position else "", self.find_readings(word)
             )
             if position in allowed:
+                # A tag that the word is not known for is taken all the same where only it is
+                # allowed.
                 choices = {
                     tag: value for tag, value in choices.items() if tag in allowed[position]
                 } or dict.fromkeys(allowed[position], UNSEEN)
