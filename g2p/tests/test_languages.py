@@ -51,6 +51,12 @@ def test_numbers_as_num2words_says_them(number):
     ).replace("catorze", "quatorze")
 
 
+@given(st.integers(1, 99_999))
+def test_italian_ordinals_as_num2words_says_them(number):
+    theirs = num2words(number, lang="it", to="ordinal").replace("dicotto", "diciotto")
+    assert italian.italian_ordinal(number) == theirs
+
+
 @pytest.mark.parametrize(
     ("code", "least"), [("es", 99.8), ("it", 99.2), ("fr", 98.9), ("pt", 98.5)]
 )

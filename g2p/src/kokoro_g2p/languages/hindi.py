@@ -313,7 +313,7 @@ def year(number: str) -> str:
     """A year: hundreds from 1100 to 1999."""
     value = int(number)
     # 1947 is said as nineteen hundred forty-seven, 2024 as a plain number.
-    if 1100 <= value < 2000 and value % 1000:
+    if 1100 <= value < 2000:
         rest = f" {NUMBERS[value % 100]}" if value % 100 else ""
         return f"{NUMBERS[value // 100]} सौ{rest}"
     return whole_number(value)

@@ -71,7 +71,7 @@ def italian_ordinal(number: int, feminine: bool = False) -> str:
         # The last vowel goes before -esimo (ventunesimo), but not that of tre and sei:
         # ventitreesimo.
         spoken = (word if word.endswith(("tre", "sei")) else word[:-1]) + (
-            "lesimo" if word.endswith("mille") else "esimo"
+            "lesimo" if word.endswith("mila") else "esimo"
         )
     return spoken[:-1] + ("a" if feminine else "o")
 
