@@ -79,7 +79,6 @@ def roughness_percent(trial: Trial) -> float:
     window, signals = np.hanning(ROUGH_FRAME), (trial.reference, trial.test)
     # Hann windows of 10 ms average over the pitch periods, so that they are no modulation.
     reference, test = (
-        # [steps], 2.5 ms apart
         np.square(frames(signal, ROUGH_FRAME, CLICK_HOP)) @ window for signal in signals
     )
     heard = np.flatnonzero(reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10))
