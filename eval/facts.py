@@ -59,7 +59,7 @@ def list_runs(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Pr
         return [run(DECODER, frames), run(UTTERANCE, frames)]
     from kokoro_ane.vocoder import cut_windows
 
-    # A window is as long as the smallest of its sizes that covers what is left.
+    # All windows have the longest size, but for the last, which may have a shorter one.
     sizes = tuple(count_frames(shapes) for shapes in programs[WINDOW].all_shapes())
     counts = Counter(window.frames for window in cut_windows(frames, sizes, early=False))
     return [run(DECODER, frames), *(run(WINDOW, size, count) for size, count in counts.items())]

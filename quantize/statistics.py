@@ -135,6 +135,7 @@ def read_activations(
     def record_inputs(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         sums, clip = current[get_ident()]
         reading = sums.setdefault(place.path, ActivationStatistics())
+        # The eager copy may read alpha times what the vocoder's convolution reads.
         x = inputs[0] if place.alpha is None else inputs[0] / place.alpha.view(1, -1, 1, 1)
         if place.path in tops and (first is None or clip < first):
             reading.tops[clip] = find_tops(x, 1 - percentile / 100)

@@ -113,6 +113,7 @@ def make_torch_chain(
 
     def call(name: str) -> Any:
         inputs, outputs = SIGNATURES[name]
+        # A copy, because `to` would change the caller's module.
         module = copy.deepcopy(modules[name]).to(dtype)
 
         @torch.no_grad()
@@ -202,6 +203,7 @@ class StreamingStage(CheckedVocoder):
         dtype = np.dtype(self.dtype).type
         inputs, outputs = SIGNATURES[name]
         rows, *columns = self.count_channels(name)
+        # One column more than frames holds the spectrum's last column.
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.list_buckets(name))
         types = [TensorType(FEATURES, dtype, shapes)]
         types += [
@@ -239,6 +241,7 @@ class StreamingStage(CheckedVocoder):
             check_buckets_of(short.frames, holding),
             self.precision,
         )
+        # From here on windows are checked, also where the utterance is short.
         chain, exact = (replace(one, lengths=self.lengths.in_windows()) for one in (chain, exact))
         reference = self.make_torch_chain(torch.float64).render(self.speech)
         rendered = chain.render(self.speech)
