@@ -23,4 +23,5 @@ def print_figures(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence
 def resident_kib(field: str) -> int:
     """Return VmRSS, VmHWM, RssFile or RssAnon of this process in KiB (Linux)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
+    # One field a line, as in `VmRSS:  1234 kB`.
     return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1])

@@ -46,6 +46,7 @@ def public_calls() -> Iterator[str]:
         value = getattr(importlib.import_module(home), name)
         signature = ""
         if inspect.isfunction(value):
+            # Annotations that are strings lose their quotes.
             signature = f"{name}{inspect.signature(value)}\n\n".replace("'", "")
         yield f"### {name}\n"
         yield f"```text\n{signature}{inspect.getdoc(value)}\n```\n"
@@ -57,13 +58,16 @@ def field_rows(kind: type) -> list[tuple[str, str, str]]:
     """
     # one line, from the paragraph that names the fields on
     text = " ".join((inspect.getdoc(kind) or "").split("\n\n", 1)[1].split())
+    # [words before, name, words, name, words, ...]
     parts = re.split(r"(?:^|(?<=\. ))(\w+): ", text)
     meanings = dict(zip(parts[1::2], parts[2::2], strict=True))
+    # What the class itself declares, in its order; hints include those of its bases.
     body = ast.parse(inspect.getsource(kind)).body[0].body  # type: ignore[attr-defined]
     hints = get_type_hints(kind)
     rows = []
     for name in (line.target.id for line in body if isinstance(line, ast.AnnAssign)):
         hint = hints[name]
+        # A class by its name, any other annotation without its modules.
         shown = hint.__name__ if inspect.isclass(hint) and not str(hint).count("[") else str(hint)
         shown = re.sub(r"[\w.]+\.(?=\w)", "", shown).replace(" | ", " or ")
         rows.append((name, shown, meanings[name].strip().rstrip(".")))
@@ -108,11 +112,13 @@ def help_pages() -> dict[str, str]:
     """Return `--help` of every verb, as a terminal of 100 columns shows it."""
     before = os.environ.get("COLUMNS")
     pages = {}
+    # The parser wraps at COLUMNS, so that no terminal has a part in the page.
     os.environ["COLUMNS"] = WIDTH
     try:
         for verb in COMMANDS:
             flag = "--help" if verb == "g2p" else "--help-all"  # the reader has a parser of its own
             out = io.StringIO()
+            # --help ends a command.
             with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
                 kokoro_ane_command([verb, flag])
             pages[verb] = out.getvalue()
@@ -135,6 +141,7 @@ def helps() -> Iterator[str]:
     every verb without them.
     """
     pages = help_pages()
+    # A flag counts together with its meaning, whatever columns they stand in.
     counts = Counter(option_of(lines) for page in pages.values() for lines in OPTION.findall(page))
     shared = [option for option, count in counts.most_common() if count >= SHARED]
     yield "## Shared flags\n"
@@ -144,7 +151,9 @@ def helps() -> Iterator[str]:
     yield ""
     yield "## Every verb\n"
     for verb, text in pages.items():
+        # What is in the table above is left out here.
         left = OPTION.sub(lambda found: "" if option_of(found[0]) in shared else found[0], text)
+        # A heading without options goes, too.
         left = EMPTY_SECTION.sub("", left)
         yield f"### kokoro-ane {verb}\n\n```text\n{left.rstrip()}\n```\n"
 
@@ -159,6 +168,7 @@ def contents(body: str) -> str:
         if level == "##":
             lines.append(f"- [{name}](#{anchor})")
         else:
+            # A colon stands before the first heading below, a comma before the others.
             lines[-1] += f"{',' if ':' in lines[-1] else ':'} [{name}](#{anchor})"
     return "\n".join(lines) + "\n"
 

@@ -148,6 +148,7 @@ class Generator(nn.Module):
         super().__init__()
         net = config.istftnet
         style_dim = config.style_dim
+        # Channels halve with every upsampling.
         widths = [net.upsample_initial_channel // 2**i for i in range(len(net.upsample_rates) + 1)]
         self.m_source = SourceLayer()
         self.ups: Modules[ConvTranspose] = Modules()
@@ -164,6 +165,7 @@ class Generator(nn.Module):
             # spectrum columns to one step of this stage: 1 in the last one
             stride = math.prod(net.upsample_rates[i + 1 :])
             last = i + 1 == len(net.upsample_rates)
+            # The last stage reads column by column, an earlier one kernels of two strides.
             taps, reach = (1, 0) if last else (2 * stride, (stride + 1) // 2)
             self.noise_convs.append(
                 Conv(

@@ -117,6 +117,7 @@ def pack_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
     """Pad a tensor [1, R, n] of `per_frame` columns a frame with zeros and write it row after row:
     [1, R * per_frame, bucket + 1].
     """
+    # One frame more than the bucket holds the columns behind the last frame.
     missing = per_frame * (bucket + 1) - part.shape[-1]
     return np.pad(part, ((0, 0), (0, 0), (0, missing))).reshape(1, -1, bucket + 1)
 

@@ -169,6 +169,7 @@ class HarmonicSource:
         voiced = voiced[..., None].astype(np.float64)  # [B, 600F, 1]
         # A voiced sample has a little noise; an unvoiced one is noise alone.
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
+        # [B, 600F, 9]
         waves = compute_sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(
             np.float64
         )
@@ -176,4 +177,5 @@ class HarmonicSource:
 
     def compute_spectrum(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """f0_hz [B, 2F], noise [B, 600F, 9] -> harmonic spectrum [B, 22, 120F + 1] in float64."""
+        # one merged value a sample, [B, 600F]
         return compute_stft(self.compute_excitation(f0_hz, noise))

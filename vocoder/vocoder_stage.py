@@ -142,6 +142,7 @@ class VocoderFacts(ProgramFacts):
         one column; `find_tail_values` says what it is of any other.
         """
         operations = computing(program)
+        # Integers and truths have no precision to keep.
         floats = [(op, value) for op in operations for value in op.outputs if value.dtype.is_float]
         wide = [(op, value) for op, value in floats if value.dtype.name == "fp32"]
         if name == DECODER:
@@ -292,6 +293,7 @@ class VocoderStage(CheckedVocoder):
 
     def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The waveform of the speech at several fills of the buckets that hold it."""
+        # The same package in float64, where only a broken mask makes a difference.
         exact = Program(programs[MAIN].path, precision=EXACT)
         holding = tuple(bucket for bucket in self.buckets if bucket >= self.speech.frames)
         return measure_fills(

@@ -236,6 +236,7 @@ def make_style_product(generator: Generator, form: SnakeFormula) -> ColumnLinear
     """
     weights: list[Tensor] = []
     biases: list[Tensor] = []
+    # Half 0 are gains, half 1 shifts.
     for stage, half in itertools.product((0, 1), (0, 1)):
         for norm in list_stage_norms(generator, stage):
             fc = norm.norm.fc

@@ -81,6 +81,7 @@ def list_block_norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm
 def list_stage_norms(generator: Generator, stage: int) -> tuple[GeneratorNorm, ...]:
     """The 24 norms of one stage, in the order of their rows."""
     norms = list_generator_norms(generator)
+    # Both stages have the same number of norms.
     each = len(norms) // len(generator.rates)
     return norms[stage * each : (stage + 1) * each]
 

@@ -227,6 +227,7 @@ class StreamingStage(CheckedVocoder):
     def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """A short utterance at several fills; a long one at two, and cut in two ways."""
         chain = self.chain(programs, self.lengths)
+        # The same functions in float64, whose rounding hides nothing.
         exact_programs = {
             name: Program(program.path, function=name, precision=EXACT)
             for name, program in programs.items()
