@@ -267,6 +267,7 @@ def pipeline_speaker(
 
     def speak(text: str) -> dict[str, Any]:
         stats = SynthesisStats(clock)
+        # Samples count when they are there; a chunk's Speech comes behind its last ones.
         for block in pipeline.blocks(text, voice, SpeechOptions(windowed=True)):
             if isinstance(block, Speech):
                 stats.add(block)

@@ -12,6 +12,7 @@ from kokoro_ane.core import print_table
 
 def print_figures(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> None:
     """Print a column for each of `names`, or for each key of the rows; floats in four digits."""
+    # All rows have the keys of the first.
     names = names or tuple(rows[0])
     cells = []
     for row in rows:

@@ -71,6 +71,7 @@ def main(argv: list[str] | None = None) -> int:
             .mean()
             for one, reference in zip(excerpts, renders, strict=True)
         ]
+        # Of the same one layer, by its curvature alone.
         forecast = candidates.curvature.distance({layer: level}, {SPEECH: 1.0})
         # Both are mean squares: their roots are in dB.
         figures = {"measured_db": float(np.mean(squares)) ** 0.5, "forecast_db": forecast**0.5}

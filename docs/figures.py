@@ -177,6 +177,7 @@ def read_record(path: Path) -> Figures:
 
 def read_file() -> dict[str, list[dict[str, Any]]]:
     """docs/figures.json, with tuples for lists."""
+    # JSON has lists where records have tuples.
     lists = json.loads(FIGURES.read_text(encoding="utf-8"))
     return {
         name: [

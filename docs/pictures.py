@@ -238,6 +238,7 @@ def render_recordings(build: Path) -> list[Path]:
         if method is None:
             samples = render_reference(reference.vocoder, inputs)
         else:
+            # A recording of a package that changed would not be what it is called.
             manifest = PackageRequest(checkpoint, build, method).load_verified()
             samples = open_executable(manifest.path, DECLARED).render(inputs)
         paths.append(SAMPLES / f"{name}.flac")

@@ -132,6 +132,7 @@ def help_pages() -> dict[str, str]:
 
 def option_of(lines: str) -> tuple[str, str]:
     """Return the flag and the meaning of an option's lines, whatever columns they stand in."""
+    # Two spaces or a new line stand between a flag and its meaning.
     flag, meaning = re.split(r" {2,}|\n +", lines.strip(), maxsplit=1)
     return flag, " ".join(meaning.split())
 

@@ -119,6 +119,7 @@ def choose_fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, .
         wide = next((b for b in buckets.tokens if b >= tokens * factor), buckets.tokens[-1])
         long = next((b for b in buckets.frames if b >= frames * factor), buckets.frames[-1])
         pairs.append(Buckets((wide,), (long,)))
+    # Both factors may choose the same buckets.
     return tuple(dict.fromkeys(pairs))
 
 
@@ -257,6 +258,7 @@ class EncoderStage(CheckpointStage):
         twin = EncoderBackend(make_exact_functions(self.encoder), unbounded, None, longest)
         pairs = []
         for utterance in check_utterances(self.checkpoint, self.buckets):
+            # The twin computes in float64, and its style does, too.
             exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
             for fill in choose_fills(self.buckets, len(utterance.ids), exact.asr.shape[-1]):
                 backend = EncoderBackend(package, unbounded, fill, longest)

@@ -297,6 +297,7 @@ class F0Predictor(nn.Module):
             .unsqueeze(2)
         )
         column = style.unsqueeze(2).unsqueeze(3)  # [1, S, 1, 1]
+        # The mask is the last row.
         mask = Mask.from_values(frames[:, -1:])
         return self.curve(x, column, mask), x, column, mask
 

@@ -133,6 +133,7 @@ class ScanLSTM(nn.Module):
             # A copy, because scan refuses an output that is the carried tensor itself.
             return [state, cell], state.clone()
 
+        # State and cell begin with zeros, each a tensor of its own.
         first = sums.new_zeros(1, self.hidden)
         _, states = scan(step, [first, first.clone()], sums, dim=0)
         return states.squeeze(1)  # [T, hidden]

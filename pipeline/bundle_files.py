@@ -172,6 +172,7 @@ def copy_verified(manifest: Manifest, folder: Path) -> Manifest:
     manifest there.
     """
     manifest.verify()
+    # What is damaged has been refused, and is never copied.
     copy_package(manifest.package_path, folder / manifest.package)
     return replace(manifest, path=Path(shutil.copy(manifest.path, folder)))
 

@@ -185,6 +185,7 @@ def report_of(packages: Sequence[Path]) -> Report:
         chip=core_ml.chip,
         system=f"macOS {platform.mac_ver()[0]}",
         coremltools=version("coremltools"),
+        # Before peak_mib, which counts the processes that are started here.
         packages=[measure_apart(package) for package in packages],
         # of the largest process that measured, in bytes on macOS
         peak_mib=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,

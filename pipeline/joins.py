@@ -60,6 +60,7 @@ class Loudness:
     """
 
     def __init__(self, samples: np.ndarray) -> None:
+        # What is shorter than a step at the end is left out.
         count = len(samples) // STEP
         # [steps]
         peaks = np.abs(samples[: count * STEP]).reshape(count, STEP).max(axis=1)
@@ -196,7 +197,7 @@ class JoinTrim:
         self.edges, self.phonemes, self.begun, self.start = edges, phonemes, first, 0
         self.at = 0
         self.held = np.zeros(0, np.float32)
-        # From here on a sample may lie behind the last sound.
+        # The last sound may begin this much before its token.
         self.hold_from = max(0, int(edges[find_sounds(phonemes)[-1] + 1]) - EARLY)
 
     def __call__(self, piece: np.ndarray) -> np.ndarray:
@@ -274,6 +275,7 @@ def split_shares(
     loudness = Loudness(samples)
     shares: list[Share] = []
     place = begin = 0  # of the chunk: its first phoneme in the call, its first sample
+    # The last part has none behind it.
     for part, following in zip_longest(parts, parts[1:]):
         # the space behind a chunk is its last token
         behind = place + len(part) + 1

@@ -107,7 +107,7 @@ def show_words(words: Sequence[Timed], text: Text) -> str:
         # "2026" is several spoken words and one written item
         if word.start < last:
             continue
-        # What stands before the first word belongs to the chunk before.
+        # Nothing that stands before the first word is shown.
         gap = text[last : word.start] if last >= 0 else ""
         pieces += [SPACES.sub(" ", without_markup(piece)) for piece in (gap, word.text)]
         last = word.end
@@ -122,6 +122,7 @@ def fold_lines(words: Sequence[Timed], text: Text) -> list[str]:
 
 def count_fitting(words: Sequence[Timed], text: Text) -> int:
     """How many words make the next cue; marks stay with the word before them."""
+    # One word at least, however long it takes.
     most = 1
     while most < len(words):
         longer = words[: most + 1]

@@ -82,6 +82,7 @@ def load_upstream(checkpoint: Checkpoint) -> KModel:
     """Return KModel with the checkpoint's weights, strictly loaded; Silence in place of a decoder
     of other widths.
     """
+    # As it stands in the file, because upstream takes a dictionary.
     model = empty_model(read_json(checkpoint.folder / "config.json", "a checkpoint has one"))
     parts = ["bert", "bert_encoder", "predictor", "text_encoder", "decoder"]
     if not has_upstreams_widths(checkpoint.config):

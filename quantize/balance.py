@@ -165,6 +165,7 @@ def _fold(site: Site, reader: Conv | ConvTranspose, scales: Tensor) -> None:
     # snake_a(z) / s = snake_(a s)(z / s)
     if site.snake is not None:
         _scale(site.snake.alpha, scales, axis=1)
+        # The module keeps 1 / alpha too, which has to follow.
         site.snake.freeze()
     # The upsampler between works channel by channel, so that only its bias is divided.
     if site.depthwise is not None and site.depthwise.bias is not None:

@@ -149,7 +149,7 @@ class Curvature:
         for name, level in levels.items():
             for path, form in level.forms.items():
                 weight = _get_weight(model, path)
-                # the error d that a level makes, in the weight's shape
+                # The error d is what a level stores less the weight, in the weight's shape.
                 stored = torch.from_numpy(form.to_array().astype(np.float32)).view_as(weight)
                 errors.setdefault(path, {})[name] = stored - weight
         weights = [_get_weight(model, path).requires_grad_() for path in errors]

@@ -62,7 +62,7 @@ class ActivationStatistics:
         over the clips. The largest magnitude would be set by single columns of single sentences:
         on real Kokoro it balances worse.
         """
-        # A thousandth of the columns exceeds this rank; in a short clip it is the largest.
+        # A thousandth of the columns exceeds the value of this rank; a short clip has its largest.
         ranks = [max(1, int(RARE * top.columns)) - 1 for top in self.tops.values()]
         sizes = zip(self.tops.values(), ranks, strict=True)
         return torch.stack([top.values[:, rank] for top, rank in sizes]).mean(dim=0)

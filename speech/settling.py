@@ -104,6 +104,6 @@ class Settling:
                 self.checkpoint, self.vocoder, self.texts, utterance, FIRST_SEED + number, pack
             )
             phonemes.append(len(utterance.phonemes))
-            # The predictor's constants, which the residuals still lack.
+            # The predictor adds these to its product, so they come off like the product.
             measured.append(self.residuals(inputs) - self.predictor.usual)
         return phonemes, np.stack(measured)

@@ -91,7 +91,7 @@ def draw_noise(frames: int, seed: int) -> np.ndarray:
     uniform = (bits & 0xFFFFFF).astype(np.float32) * np.float32(2.0**-24)
     drawn = _box_muller(uniform[: count - rest])
     if rest:
-        # The last 16 are drawn anew, those among them that were there before too.
+        # The last 16 are drawn anew, although the first of them were drawn before.
         drawn = np.concatenate([drawn[: count - _BLOCK], _box_muller(uniform[count:])])
     return drawn.reshape(1, frames * FRAME_SAMPLES, HARMONICS)
 
