@@ -369,7 +369,7 @@ def load_level(
         raise InputError(f"{path} was altered: {again}")
     expected = describe_origin(checkpoint, method, recipe)
     differing = [key for key, value in expected.items() if made.get(key) != value]
-    # The code alone differs: the level is made again, and nobody has to be told.
+    # Where the code alone differs the level can be made again, which is no error.
     if differing == ["code"]:
         return None
     if differing:

@@ -173,9 +173,9 @@ class HarmonicSource:
         waves = compute_sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(
             np.float64
         )
+        # one merged value a sample, [B, 600F]
         return np.tanh(waves @ self.weights.astype(np.float64) + np.float64(self.bias))
 
     def compute_spectrum(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """f0_hz [B, 2F], noise [B, 600F, 9] -> harmonic spectrum [B, 22, 120F + 1] in float64."""
-        # one merged value a sample, [B, 600F]
         return compute_stft(self.compute_excitation(f0_hz, noise))
