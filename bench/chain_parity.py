@@ -39,6 +39,7 @@ def compare(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     from kokoro_ane.pipeline import begin, run_torch, run_upstream
     from kokoro_g2p import text_reader, voice_language
 
+    # Only the first chunk of a sentence is compared.
     phonemes = next(text_reader(voice_language(voice))(text)).phonemes
     spoken = (checkpoint, begin(phonemes, speed=1.0, seed=0), checkpoint.voice(voice).numpy())
     # upstream's features go into our vocoder too, so that its figure is its alone
@@ -89,6 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     ):
         rows.append(compare(checkpoint, text, voices[index % len(voices)]))
     names = ("voice", "seconds", "durations_changed", *FIGURES)
+    # The texts are in the report, and too long for a table.
     print_figures(f"{checkpoint.name} against upstream, float64", rows, names)
     worst = {name: min(row[name] for row in rows) for name in FIGURES}
     changed = sum(row["durations_changed"] for row in rows)

@@ -147,7 +147,9 @@ def _speak(options: SpeedOptions, runtime: str, book: Path) -> dict[str, Any]:
                 f"`{' '.join(command)}` ended with {os.waitstatus_to_exitcode(status)}"
             )
         log.seek(0)
+        # The last line of the command is its report.
         report = json.loads(log.read().strip().splitlines()[-1])
+    # The kernel counts in KiB.
     return {"peak_mb": usage.ru_maxrss / 1000, "process_s": usage.ru_utime + usage.ru_stime} | {
         name: report[name] for name in SPOKEN
     }
@@ -182,9 +184,11 @@ def measure_opening(options: SpeedOptions, runtime: str) -> list[dict[str, Any]]
     module = module_of(runtime)
     parts: dict[str, Callable[[], Any]] = {"encoder": partial(module.open_encoder, encoders)}
     parts["vocoder"] = partial(module.open_vocoder, vocoder)
+    # In this order, because a sentence needs all parts.
     for part, act in (
         parts | {"text": partial(text_reader, "us"), "first sentence": speak}
     ).items():
+        # What was opened before stays open, so only the growth is counted.
         pages = (read_resident_kib("RssFile"), read_resident_kib("RssAnon"))
         spent_s = time.process_time()
         opened_parts[part] = act()
@@ -234,8 +238,10 @@ def load_upstream_speaker(
         inside = 0.0
         for chunk in chunks(reader(text), text):
             begun = clock()
+            # Row n - 1 of a voice is for n phonemes.
             samples += len(model(chunk.phonemes, voice[len(chunk.phonemes) - 1], 1.0))
             inside += clock() - begun
+            # `or` keeps the time of the first chunk.
             first = first or clock() - started
         spent = clock() - started
         audio_s = samples / SAMPLE_RATE_HZ
@@ -266,6 +272,7 @@ def load_pipeline_speaker(
 
     def speak(text: str) -> dict[str, Any]:
         stats = SynthesisStats(clock)
+        # Samples count when they are there; a chunk's Speech comes behind its last ones.
         for block in pipeline.blocks(text, voice, SpeechOptions(windowed=True)):
             if isinstance(block, Speech):
                 stats.add(block)
@@ -294,12 +301,14 @@ def measure_speed(checkpoint: Checkpoint, options: SpeedOptions) -> list[dict[st
         speak(make_text(20))
     rows = []
     for text in options.text or map(make_text, options.words):
+        # All runtimes at one length, so that a slow hour of the machine meets each of them.
         for runtime, speak in speakers.items():
             # resets the high-water mark
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             row = {"runtime": runtime, "threads": options.threads, "words": len(text.split())}
             row |= speak(text)
             rows.append(row | {"peak_mb": read_resident_kib("VmHWM") / 1000})
+    # By runtime again, as a table is read.
     return sorted(rows, key=lambda row: list(speakers).index(row["runtime"]))
 
 
@@ -322,6 +331,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.memory:
         rows = measure_memory(options)
         print_figures("", rows, MEMORY)
+        # Memory may not grow with the length of the text.
         growth = {
             name: [row["peak_mb"] for row in rows if row["runtime"] == name]
             for name in options.runtimes.split(",")

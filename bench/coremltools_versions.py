@@ -34,6 +34,7 @@ def read_content(build: Path, level: str) -> list[bytes]:
         package = open_package(path)
         package.spec.mlProgram.attributes.clear()  # buildInfo
         weights = package.weights_dir / "weight.bin"
+        # Deterministic, because the order of a map's keys is no part of a program.
         parts.append(package.spec.mlProgram.SerializeToString(deterministic=True))
         parts.append(weights.read_bytes())
     return parts
@@ -54,16 +55,19 @@ def main(argv: list[str] | None = None) -> int:
         done = []
         for build, python in builds.items():
             words = [w.format(level, arguments.checkpoint, build) for w in line.split()]
+            # Each version's own Python runs this checkout.
             done.append(subprocess.run([python, "-m", *words]).returncode)
         return done
 
     rows = {}
     for level, line in COMMANDS.items():
         rows[level] = run_both(line, level)
+        # Tests leave no package: two empty lists are equal.
         first, second = (read_content(build, level) for build in builds)
         if first != second:
             rows[level].append("differs")
             rows[f"verdict of {level}"] = run_both(JUDGE, level)
+    # Any exit code but 0, or the word that packages differ.
     code = EXIT_REJECTED if any(map(any, rows.values())) else EXIT_GOOD
     return conclude(arguments, rows, code, f"{len(rows)} commands by both versions")
 

@@ -12,6 +12,7 @@ from kokoro_ane.core import print_table
 
 def print_figures(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> None:
     """Print a column for each of `names`, or for each key of the rows; floats in four digits."""
+    # All rows have the keys of the first.
     names = names or tuple(rows[0])
     cells = []
     for row in rows:
@@ -23,4 +24,5 @@ def print_figures(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence
 def read_resident_kib(field: str) -> int:
     """Return VmRSS, VmHWM, RssFile or RssAnon of this process in KiB (Linux)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
+    # One field a line, as in `VmRSS:  1234 kB`.
     return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1])

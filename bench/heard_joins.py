@@ -78,6 +78,7 @@ def make_speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     opened = open_runtime("torch", PackageRequest(checkpoint, Path("build"), "fp32", PADDED))
     reader = cache(text_reader)
 
+    # Tables ask for the same texts and voices: each pair is spoken once.
     @cache
     def speaks(text: str, voice: str) -> "list[Speech]":
         pipeline = Pipeline(
@@ -92,7 +93,9 @@ def make_speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
 def measure_silences(speeches: "list[Speech]") -> Iterator[float]:
     """Yield the seconds from the last sound before each join to the first after it."""
     for before, after in zip(speeches, speeches[1:], strict=False):
+        # A chunk without samples is a pause, and has no edges.
         if len(before.samples) and len(after.samples):
+            # In steps: the last loud one ends a step behind its place.
             tail = len(before.samples) - STEP * (int(Loudness(before.samples).loud[-1]) + 1)
             lead = STEP * int(Loudness(after.samples).loud[0])
             yield (tail + after.pause + lead) / SAMPLE_RATE_HZ
@@ -116,8 +119,11 @@ def make_time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     for voice in voices:
         offset = 0
         for speech in speaks(SENTENCES, voice):
+            # samples at which loud steps begin, from the start of the text [n]
             loud = STEP * Loudness(speech.audio).loud + offset
+            # Marks are timed like words, but make no sound.
             words = [one for one in time_words(speech, offset) if one[0].source != "punctuation"]
+            # in samples, as `loud` is
             begins, ends = (
                 np.array([word[place] for word in words]) * SAMPLE_RATE_HZ for place in (1, 2)
             )
@@ -127,8 +133,10 @@ def make_time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
                 for place in np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10)
                 if not ((begins < loud[place]) & (ends > loud[place + 1])).any()
             ]
+            # Sound between two silences begins and ends with a word.
             for run in np.split(loud, silences):
                 for name, gaps in (("begin", begins - run[0]), ("end", ends - run[-1] - STEP)):
+                    # Of a run's words only the nearest one begins or ends it.
                     late[name].append(float(min(gaps, key=abs)) / SAMPLE_RATE_HZ * 1000)
             offset += len(speech.audio)
     return [
@@ -144,6 +152,7 @@ def make_reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
 
     from kokoro_ane.eval import recognized
 
+    # Without a language model, so that the grammar of 64 words is all that it knows.
     decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
     grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(REPLIES)};"
     decoder.add_jsgf_string("closed", grammar)
@@ -155,9 +164,11 @@ def make_reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
             for start in range(0, len(REPLIES), together):
                 replies = REPLIES[start : start + together]
                 text = " ".join(f"{reply.capitalize()}." for reply in replies)
+                # Every reply ends with a full stop, and is a chunk of its own.
                 for reply, speech in zip(replies, speaks(text, voice), strict=True):
                     # a recognizer wants silence beside a sentence
                     padded = np.pad(speech.samples, SAMPLE_RATE_HZ // 5)
+                    # A word more is a miss, too.
                     if recognized(at_16_khz(padded), decoder) != (reply,):
                         missed.append(f"{reply} ({voice})")
         count = len(REPLIES) * len(voices)

@@ -47,15 +47,18 @@ def main(argv: list[str] | None = None) -> int:
     folder = arguments.build / "search"
     candidates = Candidates.measure(checkpoint, method, request.load_verified(), folder)
     vocoder = Vocoder.from_checkpoint(checkpoint)
+    # Pauses have a distance of their own, which is not compared here.
     excerpts = [
         one for one in cut_excerpts(checkpoint, vocoder, FIRST_SEED, 4) if one.kind == SPEECH
     ]
     renders = [torch.from_numpy(render_reference(vocoder, one.inputs)) for one in excerpts]
+    # Sorted, so that every run draws the same layers.
     keys = sorted(candidates.curvature.projections[SPEECH])
     chosen = np.random.default_rng(0).choice(len(keys), min(arguments.layers, len(keys)), False)
     rows = []
     for layer, level in (keys[place] for place in chosen):
         form = candidates.levels[level].forms[layer]
+        # One layer at that level, all others as they are.
         changed = CompressionLevel(method, {layer: form}, {}, {}, {}).apply(vocoder)
         squares = [
             (
@@ -68,7 +71,9 @@ def main(argv: list[str] | None = None) -> int:
             .mean()
             for one, reference in zip(excerpts, renders, strict=True)
         ]
+        # Of the same one layer, by its curvature alone.
         forecast = candidates.curvature.distance({layer: level}, {SPEECH: 1.0})
+        # Both are mean squares: their roots are in dB.
         figures = {"measured_db": float(np.mean(squares)) ** 0.5, "forecast_db": forecast**0.5}
         rows.append({"layer": layer, "level": level, **figures})
     print_figures("log-spectral distance of one layer alone", rows)

@@ -57,22 +57,26 @@ def measure_voice(reference: Any, packages: dict[str, Any], voice: str) -> list[
     found: dict[str, list[dict[str, float]]] = {method: [] for method in (*packages, "seed")}
     frames = []
     for number in LINES:
+        # At a normal speed every line is long in every voice.
         line = read_speech_lines(JUDGED)[number]._replace(speed=1.0)
         clip = speak_line(reference.encoder, reference.checkpoint, line, voice, f"{voice}-{number}")
         frames.append(clip.frames)
         inputs = reference.compute_inputs(clip)
+        # Both by one network, so that only the noise differs.
         original, seed = (
             reference.render_clock(each) for each in (inputs, reference.with_noise(inputs, 1))
         )
         base = Baseline(original, (seed,), line.text)
         renders = {"seed": seed}
         for method, package in packages.items():
+            # What the voice adds to predicted statistics: the subject of this bench.
             settled = reference.with_statistics(inputs, clip, package.predictor)
             renders[method] = package.render(settled).astype(np.float64)
         for method, samples in renders.items():
             trial = Trial(original, samples, (seed,), None, line.text, base)
             names = ("mcd_db", "pesq", "mcd_increase_db", "level_db")
             found[method].append(measure(trial, names if method != "seed" else names[:2]))
+    # The seed is a scale, and no row.
     other = float(np.mean([figures["mcd_db"] for figures in found.pop("seed")]))
     return [
         {
@@ -81,6 +85,7 @@ def measure_voice(reference: Any, packages: dict[str, Any], voice: str) -> list[
             "mcd_increase_db": float(np.mean([one["mcd_increase_db"] for one in figures])),
             "worst_db": float(np.max([one["mcd_increase_db"] for one in figures])),
             "pesq_least": float(np.min([one["pesq"] for one in figures])),
+            # louder or quieter, whichever is farther
             "level_db": float(np.max([abs(one["level_db"]) for one in figures])),
             "seed_mcd_db": other,
             "frames_least": min(frames),

@@ -31,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
             # the length that the first function runs at: the nearest that the package has
             shapes = {tensor.name: tensor.shape for tensor in runs[0][0].inputs}
             audio_s = count_frames(shapes) / FRAMES_PER_SECOND
+            # A function counts as often as the utterance runs it.
             macs = sum(times * sum(op.macs for op in profile.ops) for profile, times in runs)
             moved = sum(
                 times * sum(op.bytes_moved for op in profile.ops) for profile, times in runs

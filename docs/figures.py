@@ -149,6 +149,7 @@ def read_record(path: Path) -> Figures:
             name.removeprefix("voice "): values["mcd_increase_db"]
             for name, values in record["means_of"].items()
         }
+        # The mean over long clips is no voice's, and has a field of its own.
         (long,) = (means.pop(name) for name in list(means) if name.startswith("clips longer"))
         voice = max(means, key=lambda name: means[name])
         layout = "padded" if "-padded-" in origin["package"] else "streaming"
@@ -177,6 +178,7 @@ def read_record(path: Path) -> Figures:
 
 def read_file() -> dict[str, list[dict[str, Any]]]:
     """docs/figures.json, with tuples for lists."""
+    # JSON has lists where records have tuples.
     lists = json.loads(FIGURES.read_text(encoding="utf-8"))
     return {
         name: [
@@ -206,6 +208,7 @@ def read_constants() -> list[UnmeasuredFigure]:
 def keep(paths: Sequence[Path]) -> int:
     """Add what files of `kokoro-ane quality` hold to docs/figures.json; return how many."""
     levels = read_levels() | {one.key: one for one in map(read_record, paths)}
+    # Sorted by key, so that the file changes only where a figure does.
     write_json(FIGURES, read_file() | {"levels": [asdict(levels[key]) for key in sorted(levels)]})
     return len(paths)
 
@@ -244,6 +247,7 @@ def make_level_rows(weights: str, layout: str, texts: str = "both") -> list[list
 def make_whole_rows(weights: str, layout: str) -> list[list[str]]:
     """A row a level: its vocoder, and with the encoder `mixed` all that an app loads."""
     (encoder,) = [one for one in read_measurements() if (one.table, one.what) == ENCODER]
+    # Encoder, tables of text and one voice, in MB.
     besides_mb = float(encoder.figure[0]) + (TEXT_BYTES["us"] + VOICE_BYTES) / 1e6
     return [
         [
@@ -288,10 +292,12 @@ def make_measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
             continue
         maker = f"`{one.command}` of {one.commit}"
         made = {"command": f"`{one.command}`", "commit": one.commit}
+        # What made the row before is not named again.
         made["made by"] = "the same" if maker == before else maker
         before = maker
         cells = iter(one.figure)
         rows.append(
+            # A column of makers takes its maker, any other the next cell.
             [one.what, *(made.get(head.split(",")[0]) or next(cells) for head in heads[1:])]
         )
     return rows
@@ -306,6 +312,7 @@ def with_rows(mark: re.Match[str]) -> str:
     """A marked table with its head as it stands and its rows from the file."""
     kind = mark[2]
     words = mark[3].split()
+    # Head and rule stay as the page has them.
     lines = mark[4].splitlines(keepends=True)[:2]
     heads = [cell.strip() for cell in lines[0].strip("|\n").split("|")]
     rows = make_measured_rows(heads, *words) if kind == "figures" else ROWS[kind](*words)
@@ -333,6 +340,7 @@ def find_measured_numbers(text: str) -> list[str]:
 
 def extract_prose(page: str) -> str:
     """A page without the rows that the file writes, code, targets of links, and versions."""
+    # Rows below a marked head come from the file, and so have a source.
     heads = MARK.sub(lambda mark: mark[4].split("\n")[0], page)
     return VERSION.sub("", NO_PROSE.sub(" ` ", heads))
 

@@ -60,6 +60,7 @@ def speak_sentences(reference: "Reference") -> "list[Utterance]":
         chunks = list(text_reader(voice_language(voice))(text))
         assert len(chunks) == 1, f"{text!r} is {len(chunks)} chunks"
         phonemes = chunks[0].phonemes
+        # The text is read in its voice's language already: no dialect is left to choose.
         line = Line(1.0, phonemes, phonemes, text)
         spoken.append(speak_line(reference.encoder, reference.checkpoint, line, voice, voice))
     return spoken
@@ -92,6 +93,7 @@ def render_sounds(build: Path, levels: "list[str]") -> str:
 
     checkpoint = open_checkpoint(WEIGHTS)
     reference = Reference(checkpoint, seed=0)
+    # Each is opened when its turn comes: all at once would fill the memory.
     packages = {
         name: partial(
             open_executable,
@@ -103,9 +105,11 @@ def render_sounds(build: Path, levels: "list[str]") -> str:
     clips = []
     for one in render_auditions(reference, packages, speak_sentences(reference)):
         original = one.signals[REFERENCE]
+        # No package makes the other seed.
         seed = reference.render_clock(reference.compute_inputs(one.utterance, 1)).astype("float32")
         signals = {name: one.signals[name] for name in levels} | {SEED: seed}
         sounds = {REFERENCE: encode_sound(original)}
+        # =| As the difference to the original, where that is shorter.
         sounds |= {name: encode_sound(signal, original) for name, signal in signals.items()}
         clips.append(
             {
@@ -153,9 +157,11 @@ def render_page(sounds: str) -> str:
         )
         for one in levels
     ]
+    # Of rejected levels only the size is shown: docs/evidence.md has their figures.
     for name in REJECTED:
         rows.append((name, WORDS[name], f"{data['bytes'][name] / 1e6:.1f}", "", "", "REJECT"))
     rows.append((SEED, "other noise", "", "", f"{levels[0].seed_mcd_db:.2f}", ""))
+    # Levels are sorted by falling size.
     whole = levels[0].megabytes
     least = levels[-1].megabytes
     environment = Environment(

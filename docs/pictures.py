@@ -66,6 +66,7 @@ def compute_spectrum_db(samples: Any) -> Any:
     from scipy.signal import stft
 
     _, _, bins = stft(samples, SAMPLE_RATE_HZ, nperseg=1024, noverlap=1024 - 120)
+    # Silence has a logarithm, too.
     power_db = 20 * np.log10(np.abs(bins) + 1e-9)
     return power_db - power_db.max()
 
@@ -74,7 +75,9 @@ def compute_spectra_db() -> dict[str, Any]:
     """Return the spectrum of each recording that is drawn, at least -70 dB."""
     import numpy as np
 
+    # mixed18 is a recording without a panel.
     names = [name for name in RECORDINGS if name != "mixed18"]
+    # What is weaker nobody hears, and differences there would be of rounding.
     return {name: np.maximum(compute_spectrum_db(read_recording(name)), -70) for name in names}
 
 
@@ -103,6 +106,7 @@ def draw_spectrograms() -> Path:
             (left, spectra[name], "magma", -70, 0, RECORDINGS[name][2]),
             (right, difference, "viridis", 0, 20, distance),
         )
+        # The original has no distance to itself.
         for axis, values, colors, low, high, title in panels[: 1 if name == "original" else 2]:
             image = axis.imshow(
                 values, origin="lower", aspect="auto", cmap=colors, vmin=low, vmax=high,
@@ -128,6 +132,7 @@ def read_level_points() -> dict[str, tuple[float, float, str]]:
     for one in read_measurements():
         if one.table == "padded":
             size_mb, _, mcd_db, verdict = one.figure
+            # Levels stand in backticks, and have a verdict.
             name = one.what.split("`")[1] if verdict.isupper() else SEED
             points[name] = (float(size_mb or 0), float(mcd_db.strip("*")), verdict)
     del points["p6a8"]  # undecided
@@ -141,6 +146,7 @@ def draw_levels() -> Path:
     _, seed_mcd_db, _ = points[SEED]
     figure, axis = plots.subplots(figsize=(8, 4.2))
     for name, (size_mb, mcd_db, verdict) in points.items():
+        # The other seed is the dashed line.
         if name == SEED:
             continue
         ships = verdict == "SHIP"
@@ -177,6 +183,7 @@ def draw_chips() -> Path:
     shares = read_chip_shares()
     figure, axis = plots.subplots(figsize=(8, 3.4))
     for place, (layout, percents) in enumerate(shares.items()):
+        # The middle bar of three stands over the chip's name.
         bars = axis.bar(
             [chip + 0.27 * (place - 1) for chip in range(len(CHIPS))], percents, 0.25, label=layout
         )
@@ -233,6 +240,7 @@ def render_recordings(build: Path) -> list[Path]:
         if method is None:
             samples = render_reference(reference.vocoder, inputs)
         else:
+            # A recording of a package that changed would not be what it is called.
             manifest = PackageRequest(checkpoint, build, method).load_verified()
             samples = open_executable(manifest.path, DECLARED).render(inputs)
         paths.append(SAMPLES / f"{name}.flac")

@@ -46,6 +46,7 @@ def list_public_calls() -> Iterator[str]:
         value = getattr(importlib.import_module(home), name)
         signature = ""
         if inspect.isfunction(value):
+            # Annotations that are strings lose their quotes.
             signature = f"{name}{inspect.signature(value)}\n\n".replace("'", "")
         yield f"### {name}\n"
         yield f"```text\n{signature}{inspect.getdoc(value)}\n```\n"
@@ -57,13 +58,16 @@ def list_fields(kind: type) -> list[tuple[str, str, str]]:
     """
     # one line, from the paragraph that names the fields on
     text = " ".join((inspect.getdoc(kind) or "").split("\n\n", 1)[1].split())
+    # [words before, name, words, name, words, ...]
     parts = re.split(r"(?:^|(?<=\. ))(\w+): ", text)
     meanings = dict(zip(parts[1::2], parts[2::2], strict=True))
+    # What the class itself declares, in its order; hints include those of its bases.
     body = ast.parse(inspect.getsource(kind)).body[0].body  # type: ignore[attr-defined]
     hints = get_type_hints(kind)
     rows = []
     for name in (line.target.id for line in body if isinstance(line, ast.AnnAssign)):
         hint = hints[name]
+        # A class by its name, any other annotation without its modules.
         shown = hint.__name__ if inspect.isclass(hint) and not str(hint).count("[") else str(hint)
         shown = re.sub(r"[\w.]+\.(?=\w)", "", shown).replace(" | ", " or ")
         rows.append((name, shown, meanings[name].strip().rstrip(".")))
@@ -108,11 +112,13 @@ def read_help_pages() -> dict[str, str]:
     """Return `--help` of every verb, as a terminal of 100 columns shows it."""
     before = os.environ.get("COLUMNS")
     pages = {}
+    # The parser wraps at COLUMNS, so that no terminal has a part in the page.
     os.environ["COLUMNS"] = WIDTH
     try:
         for verb in COMMANDS:
             flag = "--help" if verb == "g2p" else "--help-all"  # the reader has a parser of its own
             out = io.StringIO()
+            # --help ends a command.
             with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
                 kokoro_ane_command([verb, flag])
             pages[verb] = out.getvalue()
@@ -126,6 +132,7 @@ def read_help_pages() -> dict[str, str]:
 
 def parse_option(lines: str) -> tuple[str, str]:
     """Return the flag and the meaning of an option's lines, whatever columns they stand in."""
+    # Two spaces or a new line stand between a flag and its meaning.
     flag, meaning = re.split(r" {2,}|\n +", lines.strip(), maxsplit=1)
     return flag, " ".join(meaning.split())
 
@@ -135,6 +142,7 @@ def list_helps() -> Iterator[str]:
     every verb without them.
     """
     pages = read_help_pages()
+    # A flag counts together with its meaning, whatever columns they stand in.
     counts = Counter(
         parse_option(lines) for page in pages.values() for lines in OPTION.findall(page)
     )
@@ -146,7 +154,9 @@ def list_helps() -> Iterator[str]:
     yield ""
     yield "## Every verb\n"
     for verb, text in pages.items():
+        # What is in the table above is left out here.
         left = OPTION.sub(lambda found: "" if parse_option(found[0]) in shared else found[0], text)
+        # A heading without options goes, too.
         left = EMPTY_SECTION.sub("", left)
         yield f"### kokoro-ane {verb}\n\n```text\n{left.rstrip()}\n```\n"
 
@@ -161,6 +171,7 @@ def list_contents(body: str) -> str:
         if level == "##":
             lines.append(f"- [{name}](#{anchor})")
         else:
+            # A colon stands before the first heading below, a comma before the others.
             lines[-1] += f"{',' if ':' in lines[-1] else ':'} [{name}](#{anchor})"
     return "\n".join(lines) + "\n"
 

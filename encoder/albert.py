@@ -42,6 +42,7 @@ class Embeddings(nn.Module):
         # [1, T]: 0 .. n - 1, then n - 1 in the padding
         positions = (torch.cumsum(inside.squeeze(2), dim=1) - 1).to(input_ids.dtype)
         both = self.word_embeddings(input_ids) + self.position_embeddings(positions)
+        # Every token is of the first type.
         return self.LayerNorm(both + self.token_type_embeddings.weight[0])
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
@@ -116,6 +117,7 @@ class Transformer(nn.Module):
 
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
         """[1, T, 128] -> [1, T, width]."""
+        # [1, T, width]
         x = self.embedding_hidden_mapping_in(x)
         for _ in range(self.repeats):
             x = self.albert_layer_groups[0].albert_layers[0](x, excluded)
@@ -136,5 +138,6 @@ class Albert(nn.Module):
 
     def forward(self, input_ids: Tensor, inside: Tensor) -> Tensor:
         """input_ids [1, T] (any valid id in the padding), inside [1, T, 1] -> [1, T, width]."""
+        # 0 inside and -EXCLUDED in the padding, alike for every head and query
         excluded = ((inside - 1) * EXCLUDED).transpose(1, 2).unsqueeze(1)  # [1, 1, 1, T]
         return self.encoder(self.embeddings(input_ids, inside), excluded)

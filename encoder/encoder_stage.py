@@ -115,9 +115,11 @@ def choose_fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, .
     """
     pairs = []
     for factor in (1, 3):
+        # Where no bucket is that long, the longest stands for it.
         wide = next((b for b in buckets.tokens if b >= tokens * factor), buckets.tokens[-1])
         long = next((b for b in buckets.frames if b >= frames * factor), buckets.frames[-1])
         pairs.append(Buckets((wide,), (long,)))
+    # Both factors may choose the same buckets.
     return tuple(dict.fromkeys(pairs))
 
 
@@ -132,8 +134,10 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[EncoderIn
     utterances = []
     generator = torch.Generator().manual_seed(0)
     for index, tokens in enumerate(n for n in CHECK_TOKENS if n <= buckets.tokens[-1]):
+        # Boundary tokens are not drawn: they stand at both ends.
         symbols = torch.randint(len(symbol_ids), (tokens - 2,), generator=generator).tolist()
         pack = torch.from_numpy(library.pack(library.names[index % len(library.names)]))
+        # The second half of a style row is the encoder's.
         style = style_row(pack, tokens - 2)[:, checkpoint.config.style_dim :]
         ids = (BOUNDARY_ID, *(symbol_ids[symbol] for symbol in symbols), BOUNDARY_ID)
         utterances.append(EncoderInputs(ids, style, SPEEDS[index % len(SPEEDS)]))
@@ -149,6 +153,7 @@ def compare_outputs(pairs: list[tuple[Encoded, Encoded]], precision: str) -> lis
     name = f"durations against PyTorch, largest difference of {tokens}"
     figures = [Check(name, off, LIMIT_FRAMES, at_least=False, unit="frames")]
     for name in ("text", "asr", "hidden", "energy", "f0_hz"):
+        # The worst fill, because a mean would hide the one that breaks.
         worst = min(
             snr_db(getattr(reference, name).numpy(), getattr(got, name).numpy())
             for reference, got in pairs
@@ -197,6 +202,7 @@ class EncoderStage(CheckpointStage):
         style = (1, config.style_dim)
         style_type = TensorType(STYLE, np.float32, (style,))
         if name == PROSODY:
+            # hidden's rows, and the mask as one more
             shapes = tuple((1, config.hidden_dim + 1, 1, frames) for frames in self.buckets.frames)
             return FunctionSpec(
                 ProsodyFunction(self.encoder),
@@ -252,10 +258,12 @@ class EncoderStage(CheckpointStage):
         twin = EncoderBackend(make_exact_functions(self.encoder), unbounded, None, longest)
         pairs = []
         for utterance in check_utterances(self.checkpoint, self.buckets):
+            # The twin computes in float64, and its style does, too.
             exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
             for fill in choose_fills(self.buckets, len(utterance.ids), exact.asr.shape[-1]):
                 backend = EncoderBackend(package, unbounded, fill, longest)
                 arguments = utterance.ids, utterance.style, utterance.speed
+                # Aligned by the same durations, so that every later tensor can be compared.
                 got = encode(backend, *arguments, durations=exact.durations.numpy())
                 pairs.append((exact, got))
         return compare_outputs(pairs, self.precision)

@@ -42,6 +42,7 @@ LEAKY_SLOPE, TEXT_NORM_EPSILON = 0.2, 1e-5  # upstream's LayerNorm and activatio
 
 def with_style(x: Tensor, style: Tensor, inside: Tensor) -> Tensor:
     """Join x [1, T, C] and the style row [1, S] at every step inside: [1, T, C + S]."""
+    # `inside` is 0 in the padding, and so is the style there.
     return torch.cat([x, style.unsqueeze(1) * inside], dim=2)
 
 
@@ -75,6 +76,7 @@ class DurationEncoder(nn.Module):
     def forward(self, x: Tensor, style: Tensor, inside: Tensor) -> Tensor:
         """x [1, T, C] -> [1, T, C], zero in the padding."""
         for lstm, norm in zip(self.lstms[::2], self.lstms[1::2], strict=True):
+            # Masked after each norm, whose shift fills the padding.
             x = norm(lstm(with_style(x, style, inside), inside), style) * inside
         return x
 
@@ -112,6 +114,7 @@ class ProsodyPredictor(nn.Module):
     @staticmethod
     def _make_branch(width: int, style_dim: int) -> Modules[AdainResBlk1d]:
         half = width // 2
+        # The second block doubles the rate, from 40 values a second to 80.
         return Modules(
             [
                 AdainResBlk1d(width, width, style_dim),
@@ -168,6 +171,7 @@ class TextEncoder(nn.Module):
             self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns
         )  # [B, C, 1, T]
         for block in self.cnn:
+            # A kernel spreads into the padding, so every block is masked again.
             x = _keep_inside(block(x), columns)
         x = self.lstm(x.squeeze(2).transpose(1, 2), inside)  # [B, T, C]
         return x.transpose(1, 2).unsqueeze(2)  # [B, C, 1, T]
@@ -250,6 +254,7 @@ class DurationFunction(nn.Module):
         text [1, C, 1, T], zero in the padding.
         """
         inside = (input_ids > PADDING_ID).to(style.dtype).unsqueeze(2)  # [1, T, 1]
+        # Padding is negative, which no embedding takes; the mask says where it stood.
         ids = input_ids.clamp(min=0)
         durations, hidden = self.duration_predictor(ids, inside, style, speed)
         return durations, hidden, self.text_encoder(ids, inside=inside)
@@ -292,6 +297,7 @@ class F0Predictor(nn.Module):
             .unsqueeze(2)
         )
         column = style.unsqueeze(2).unsqueeze(3)  # [1, S, 1, 1]
+        # The mask is the last row.
         mask = Mask.from_values(frames[:, -1:])
         return self.curve(x, column, mask), x, column, mask
 
@@ -322,9 +328,11 @@ def make_exact_functions(encoder: Encoder) -> Functions:
     are unpacked first.
     """
     wide = copy.deepcopy(encoder)
+    # A list, because modules change while they are walked.
     for module in list(wide.modules()):
         if parametrize.is_parametrized(module):
             compressed = cast(nn.ModuleDict, module.parametrizations)
+            # Read before the parametrizations go, which compute them.
             weights = {name: getattr(module, name).detach() for name in compressed}
             # A copy shares its class, on which PyTorch puts the weights' properties, with the
             # original: remove_parametrizations would take them from that one, too.

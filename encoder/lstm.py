@@ -66,6 +66,7 @@ class PrefixLSTM(OneLSTM, nn.LSTM):
         column = -gate[:, None].to(self.weight_ih_l0.dtype)  # [4 hidden, 1]
         weights: list[Tensor] = []
         for end in DIRECTIONS:
+            # [4 hidden, inner + 1]
             inward = torch.cat([getattr(self, f"weight_ih_{end}"), column], dim=1)
             weights += [
                 inward,
@@ -83,6 +84,7 @@ def run_lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """One step: the sums of the four gates (input, forget, cell, output) [..., 4 hidden] and the
     cell [..., hidden] -> the next state and cell.
     """
+    # in PyTorch's order of gates
     enter, keep, new, leave = gates.chunk(4, dim=-1)
     cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
     return torch.sigmoid(leave) * torch.tanh(cell), cell
@@ -114,6 +116,7 @@ class ScanLSTM(nn.Module):
         """x [1, T, inner] -> [1, T, 2 hidden]."""
         rows = x.squeeze(0)  # [T, inner]
         ahead = self._run_one_way(rows, DIRECTIONS[0])
+        # The backward direction runs over flipped rows; its states are flipped back.
         back = self._run_one_way(rows.flip(0), DIRECTIONS[1]).flip(0)
         return torch.cat([ahead, back], dim=1).unsqueeze(0)  # [1, T, 2 hidden]
 
@@ -127,8 +130,10 @@ class ScanLSTM(nn.Module):
 
         def step(carried: list[Tensor], row: Tensor) -> tuple[list[Tensor], Tensor]:
             state, cell = run_lstm_step(row + carried[0] @ onward, carried[1])
+            # A copy, because scan refuses an output that is the carried tensor itself.
             return [state, cell], state.clone()
 
+        # State and cell begin with zeros, each a tensor of its own.
         first = sums.new_zeros(1, self.hidden)
         _, states = scan(step, [first, first.clone()], sums, dim=0)
         return states.squeeze(1)  # [T, hidden]
@@ -137,6 +142,7 @@ class ScanLSTM(nn.Module):
 def unroll_lstms(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Module:
     """A copy of `module` whose LSTMs are loops of that kind."""
     copied = copy.deepcopy(module).eval()
+    # A list, because modules are replaced while they are walked.
     for path, layer in list(copied.named_modules()):
         if isinstance(layer, PrefixLSTM):
             replace_module(copied, path, loop(layer))
@@ -150,6 +156,7 @@ def lstm_steps(sums: Tensor, onward: Tensor) -> Tensor:
     """
     state = cell = sums.new_zeros(len(onward))
     states = []
+    # Only the state's part of the gates has to wait for the step before.
     for row in sums:
         state, cell = run_lstm_step(row + state @ onward, cell)
         states.append(state)

@@ -38,6 +38,7 @@ def find_wrong_scales(pairs: Iterable[Pair], balanced: bool = False) -> tuple[st
         if balanced and AFFINE in name:
             continue
         excess = scale_errors(before, after, balanced)
+        # [channels] far along the channel's own weights, compared with the error across them
         wrong = np.flatnonzero(excess > MOST)
         if len(wrong):
             problems.append(
@@ -64,6 +65,7 @@ def scale_errors(before: np.ndarray, after: np.ndarray, balanced: bool = False) 
         old = old * np.median(ratios, axis=0)[:, None]
     old, new = (weights.reshape(len(weights), -1) for weights in (old, new))  # [O, I taps]
     norms = np.linalg.norm(old, axis=1)
+    # the least-squares factor from a channel's old weights to its new ones [O]
     gains = (old * new).sum(axis=1) / np.maximum(np.square(norms), 1e-30)
     across = np.linalg.norm(new - gains[:, None] * old, axis=1)
     # A channel whose weights lie on the table's values has hardly any error across them: it is
@@ -77,6 +79,7 @@ def read_layer_pairs(parent_path: Path, package_path: Path) -> Iterator[Pair]:
     converted to another form is left out.
     """
     parent, package = open_program(parent_path), open_program(package_path)
+    # Names of the weights whose axis 0 is inputs: of transposed convolutions.
     transposed = {
         op.inputs["weight"][0] for op in package.function.body.walk() if op.op_type == TRANSPOSED
     }

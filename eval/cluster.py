@@ -54,12 +54,14 @@ class Cluster(Executor):
 
         try:
             self._client = Client(scheduler, timeout=ANSWER_S, set_as_default=False)
+            # One answer from each worker; a worker without a library fails here already.
             self.count = len(self._client.run(list_versions))
         except (OSError, ValueError, ImportError) as problem:
             raise InputError(f"--scheduler {scheduler}: {problem}") from None
         if not self.count:
             raise InputError(f"--scheduler {scheduler} has no workers: `dask worker` starts one")
         self.lost = KilledWorker  # of a clip that ended several workers
+        # pure=False: the same call twice is two tasks, not one whose result is shared.
         self._executor = self._client.get_executor(pure=False)
         self._sent: dict[frozenset[Path], Any] = {}
         # Renders are not sent. Workers keep the natural variation in the caches of their users.
@@ -71,6 +73,7 @@ class Cluster(Executor):
     def submit(self, call: Callable[..., Any], /, *inputs: Any, **options: Any) -> "Future[Any]":
         """As Executor's. What the inputs name by a path is sent along."""
         task, paths = pack_call((*self._bench, partial(call, *inputs, **options)))
+        # Clips of a level share their packages, so an archive is built once a level.
         if paths not in self._sent:
             # what was sent before leaves the workers' memory with its last call
             self._sent = {paths: self._client.scatter(build_archive(paths), broadcast=True)}
@@ -98,6 +101,7 @@ def pack_call(value: Any) -> tuple[bytes, frozenset[Path]]:
     packer = pickle.Pickler(stream)
     packer.persistent_id = place  # type: ignore[method-assign]
     packer.dump(value)
+    # A path inside a folder that goes along needs no entry of its own.
     whole = frozenset(path for path in paths if not paths.intersection(path.parents))
     return stream.getvalue(), whole
 
@@ -122,8 +126,10 @@ def run_call(task: bytes, wanted: dict[str, str], name: str, data: bytes) -> Any
     from distributed import get_worker
 
     worker: Any = get_worker()
+    # Several threads of a worker would share one bench, which measures a clip at a time.
     theirs = list_versions() | {"threads": str(worker.state.nthreads)}
     if unlike := (wanted | {"threads": "1"}).items() - theirs.items():
+        # The first difference by name, so that every worker reports the same one.
         part, ours = min(unlike)
         raise InputError(f"worker {worker.address} has {part} {theirs[part]}, not {ours}")
     folder = Path(worker.local_directory, name)
@@ -131,9 +137,10 @@ def run_call(task: bytes, wanted: dict[str, str], name: str, data: bytes) -> Any
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             tar.extractall(folder, filter="data")
     reader = pickle.Unpickler(io.BytesIO(task))
-    # an absolute path of the sender, below the folder that its files were unpacked in
+    # An absolute path begins with a slash, which would lead out of the folder.
     reader.persistent_load = lambda path: folder / path[1:]  # type: ignore[method-assign]
     client, reference, threads, kept, call = reader.load()
+    # Models stay open from call to call until another client measures.
     if getattr(worker, "measures_for", None) != client:
         cached = cache_root() / VARIATION / kept if kept else None
         variations = replace(reference.variations, folder=cached)

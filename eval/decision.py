@@ -62,6 +62,7 @@ def choose(levels: Sequence[LevelRecord], withheld: str | None) -> Choice:
     be released, if so.
     """
     releasable = withheld is None
+    # Sorted is stable: levels of one size stay in the order in which they were asked for.
     by_size = sorted(levels, key=lambda level: level["bytes"])
     keeping = [level for level in by_size if level["verdict"] == SHIP]
     shipping = [level for level in keeping if not level["unfit_for_engine"]]
@@ -81,6 +82,7 @@ def choose(levels: Sequence[LevelRecord], withheld: str | None) -> Choice:
         reason = f"no level ships{open_ends}"
         return Choice(verdict, None, reason, releasable, tuple(notes))
     best, *others = shipping
+    # Each smaller level that was judged says what it breaks, so that the choice explains itself.
     notes += [
         f"{level['method']} would be {_format_megabytes(level)}: {level['verdict']},"
         f" {describe_problem(level)}"
@@ -133,6 +135,7 @@ def find_best_levels(
 def find_uncompressed(level: LevelRecord, levels: Sequence[LevelRecord]) -> LevelRecord | None:
     """Return the uncompressed level of the same layout, or None."""
     name = name_uncompressed(level["method"])
+    # A level that failed has no bytes to compare with.
     return next((other for other in levels if other["bytes"] and other["method"] == name), None)
 
 
@@ -163,6 +166,7 @@ def measure_natural_spread(context: JudgeContext) -> dict[str, float | None]:
     under "NAME_worst" the worst.
     """
     comparison = VocoderComparison(context.reference)
+    # A corpus is spoken later; it is never judged for a release.
     clips = [clip for clip in context.clips if isinstance(clip, Utterance)]
     figures = [comparison.get_natural(clip).figures for clip in clips]
     names = [name for name in figures[0] if name in METRICS]

@@ -27,6 +27,7 @@ def compute_forecast(
     # A share is one of multiply-accumulates, since operations differ by orders of magnitude.
     rules = load_rules()
     runs = list_runs(programs, frames)
+    # Each run counts by its multiply-accumulates, times how often it is run.
     macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
     shares = {}
     for chip in rules.chips:
@@ -58,6 +59,7 @@ def list_runs(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Pr
         return [run(DECODER, frames), run(UTTERANCE, frames)]
     from kokoro_ane.vocoder import cut_windows
 
+    # All windows have the longest size, but for the last, which may have a shorter one.
     sizes = tuple(count_frames(shapes) for shapes in programs[WINDOW].all_shapes())
     counts = Counter(window.frames for window in cut_windows(frames, sizes, early=False))
     return [run(DECODER, frames), *(run(WINDOW, size, count) for size, count in counts.items())]
@@ -65,6 +67,7 @@ def list_runs(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Pr
 
 def count_frames(shapes: Mapping[str, tuple[int, ...]]) -> int:
     """Return the frames of audio that a shape of `features` holds: a bucket."""
+    # the last axis holds F + 1 columns
     return shapes[FEATURES][-1] - 1
 
 
@@ -90,6 +93,7 @@ def read_facts(manifest: Manifest, frames: int = FORECAST_FRAMES) -> PackageFact
     forecast = {}
     if path.suffix == PACKAGE:
         programs = {program.function.name: program for program in open_functions(path)}
+        # Names are told apart by function: two functions may name their weights alike.
         weights = {
             f"{name}/{key}": weight
             for name, program in programs.items()

@@ -51,6 +51,7 @@ def is_rejected(gates: Sequence[Gate], clip: ClipResult) -> bool:
     """
     if clip.defect is not None:
         return True
+    # A mean waits for all clips, and so does a limit in natural variations.
     return any(
         gate.margin(clip.figures[gate.metric], gate.limit) < 0
         for gate in gates
@@ -208,6 +209,7 @@ def estimate_interval(
         return float(sample[0]), float(sample[0])
     # [2000, clips]: which clips each resample holds
     drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
+    # A two-sided interval: half of the doubt lies beyond each end.
     tails = (50 * (1 - confidence), 50 * (1 + confidence))  # percentiles
     low, high = np.percentile(sample[drawn].mean(axis=1), tails)
     if len(sample) < FEWEST_CLIPS:
@@ -244,9 +246,11 @@ def decide(
         if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
     ]
     broken += [words for subset in subsets for words in subset.list_complaints(gates, BROKEN)]
+    # They are told beside every verdict, also where nothing is broken.
     means = {subset.name: subset.compute_means(gates) for subset in subsets}
     if defects or broken:
         return Judgement(REJECT, checks, (*defects, *broken), subsets=means)
+    # BROKEN too: of very few clips a broken mean is no certain one.
     open_ends = [c.explain() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
     open_ends += [
         words
@@ -273,6 +277,7 @@ def check(
     if gate.multiple is not None:
         natural = compute_statistic(gate.metric, gate.statistic, variation)
     limit = gate.limit_for(natural)
+    # Without the variation of every clip a limit in multiples of it has no value.
     unscaled = gate.multiple is not None and (natural is None or len(variation) != len(clips))
     if value is None or unscaled:
         return GateResult(gate, None, limit, MISSING)
@@ -284,6 +289,7 @@ def check(
     if gate.multiple is not None:
         limits = [gate.multiple * clip[gate.metric] for clip in variation]
         pairs = zip(values, limits, strict=True)
+        # Clip by clip: a clip and its own variation are resampled together.
         scaled = [gate.margin(value, limit) for value, limit in pairs]
         margins.append(estimate_interval(scaled, confidence))
     least, most = min(low for low, _ in margins), min(high for _, high in margins)
@@ -307,6 +313,7 @@ def select_subsets(clips: Sequence[ClipResult]) -> list[Subset]:
 
     long = [clip for clip in clips if clip.seconds > LONG_S]
     subsets = [make_subset(f"clips longer than {LONG_S:g} s", long, CONFIDENCE, True)]
+    # Bonferroni: over all voices together the doubt stays that of one interval.
     each = 1 - (1 - CONFIDENCE) / max(len(voices), 1)
     for voice in voices:
         own = [clip for clip in clips if clip.voice == voice]
@@ -347,6 +354,7 @@ def judge_results(
     """Compare measured clips with the gates. `defects`: what is wrong with the package, whatever
     its clips sound like. `stopped`: why there are not all clips, which the last reason says.
     """
+    # A clip without audio has no figures, and rejects by itself.
     sound = [clip for clip in results if clip.defect is None]
     silent = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
     voices = len({clip.voice for clip in results})

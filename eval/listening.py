@@ -100,6 +100,7 @@ def choose_clips(
 
     def weigh_clip(clip: Utterance) -> tuple[float, int]:
         same_voice = [other.voice for other in chosen].count(clip.voice)
+        # The first clip is the worst; each further one is of a voice not heard yet, then short.
         return (same_voice, clip.frames) if chosen else (pesq[clip.id], 0)
 
     while left and len(chosen) < count:
@@ -114,8 +115,10 @@ def encode_sound(signal: np.ndarray, reference: np.ndarray | None = None) -> dic
 
     "difference": the player adds the reference's samples and gets the signal's samples.
     """
+    # Both ways give the same samples back, so the shorter one is taken.
     ways = [{"flac": _encode_flac(_round_samples(signal)), "difference": False}]
     if reference is not None:
+        # In 32 bits, because a difference of two 16-bit samples needs 17.
         difference = _round_samples(signal).astype(np.int32) - _round_samples(reference)
         if np.abs(difference).max(initial=0) <= FULL_SCALE:
             ways.append({"flac": _encode_flac(difference.astype(np.int16)), "difference": True})
@@ -145,6 +148,7 @@ def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
     names += [level["method"] for level in levels if level["verdict"] == SHIP]
     names += [level["method"] for level in sorted(levels, key=lambda level: level["bytes"])]
     playable = {level["method"] for level in levels}
+    # dict.fromkeys keeps the first place of a level that is wanted twice.
     return [name for name in dict.fromkeys(names) if name in playable]
 
 
@@ -160,6 +164,7 @@ def build_player(record: Record, auditions: Sequence[Audition]) -> tuple[str, li
             encode_sound(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions
         ]
         size = sum(len(rendition["flac"]) for rendition in renditions)
+        # A later level may be smaller and still fit.
         if spent + size > BUDGET_BYTES:
             left_out.append(name)
             continue
@@ -258,6 +263,7 @@ def pack_of_ours(folder: Path) -> str | None:
     sheet = folder / SHEET
     if not (folder / KEY).is_file() or not sheet.is_file():
         return f"it is not a listening pack: it holds no {KEY} and {SHEET}"
+    # Bytes are compared, so that even one letter of a listener's is never overwritten.
     if sheet.read_bytes() != _format_sheet(numbers).encode():
         return f"somebody has written into {sheet}"
     return strangers(
@@ -291,6 +297,7 @@ def write_pack(
         (aside / SHEET).write_text(
             _format_sheet([pair["pair"] for pair in chosen]), encoding="utf-8", newline=""
         )
+        # base64 keeps a curious eye from reading it by chance; the digest keeps it unchanged.
         (aside / KEY).write_bytes(base64.b64encode(key) + b"\n")
         (aside / "README.txt").write_text(
             README.format(digest=hashlib.sha256(key).hexdigest()), encoding="utf-8"

@@ -124,6 +124,7 @@ class Variations:
     def for_checkpoint(cls, checkpoint: Checkpoint, seed: int, stored: Path = FOLDER) -> Self:
         """The items of this checkpoint in the repository, or in the user's cache."""
         key = compute_variation_key(checkpoint, seed)
+        # The key names the folder, so items of other code are never looked up.
         folder = cache_root() / VARIATION / sha256_of_json(key)[:16]
         try:
             entry = _find_entry(stored, key)
@@ -141,6 +142,7 @@ class Variations:
 
     def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
         """An item and its origin; None where there is none of this reference."""
+        # The repository's item goes first: every machine then judges by the same figures.
         if (item := self.stored_items.get((kind, clip))) and is_same_rendition(
             item["probe"], probe
         ):
@@ -164,6 +166,7 @@ class Variations:
         """Where an item is written that is measured here; the key holds the texts of the judged
         sets, the id of a corpus' line its own, and those of the third set never change.
         """
+        # An id begins with its set; of other clips the text is not part of the key.
         judged = clip.split("-")[0] in (*SETS, THIRD, CORPUS)
         return self.folder / kind / f"{clip}.npz" if self.folder and judged else None
 
@@ -183,8 +186,10 @@ def _find_entry(stored: Path, key: Mapping[str, Any]) -> dict[str, Any]:
     """What the index says of the stored items that fit the key. InputError says why none is
     used.
     """
+    # A damaged index is an InputError like any other reason not to use it.
     with readable(stored / INDEX, "no stored one is used"):
         entries = _read_index(stored)
+        # The checkpoint goes first, so that the reason names the part that really differs.
         fitting = [entry for entry in entries if entry["key"]["checkpoint"] == key["checkpoint"]]
         if not fitting:
             there = ", ".join(entry["checkpoint"] for entry in entries) or "nothing"
@@ -212,6 +217,7 @@ def write_stored(
     """Write the items of a checkpoint beside those that are stored of it by the same key, and its
     entry in the index in place of an older one.
     """
+    # What was measured now replaces what was stored.
     items = {**Variations.for_checkpoint(checkpoint, seed, stored).stored_items, **items}
     name = checkpoint.name.rpartition("/")[2]
     file = stored / f"{name}.npz"
@@ -235,6 +241,7 @@ def pack_items(items: Mapping[tuple[str, str], Item]) -> dict[str, np.ndarray]:
     """
     arrays: dict[str, np.ndarray] = {}
     for kind in dict.fromkeys(kind for kind, _ in items):
+        # Every clip of a kind has the same fields, so one list of ids serves all.
         clips = {clip: item for (other, clip), item in items.items() if other == kind}
         arrays[f"{kind}/clips"] = np.array(list(clips))
         for field in next(iter(clips.values())):
@@ -252,6 +259,7 @@ def unpack_items(arrays: Mapping[str, np.ndarray]) -> Mapping[tuple[str, str], I
         if values != ["values"]:
             continue
         ends = np.cumsum(arrays[f"{kind}/{field}/lengths"])
+        # The last end is the end of the array, where nothing is cut.
         parts = np.split(arrays[name], ends[:-1])
         for clip, part in zip(arrays[f"{kind}/clips"], parts, strict=True):
             items.setdefault((kind, str(clip)), {})[field] = part
@@ -291,4 +299,5 @@ def compute_prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarra
 def is_same_rendition(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two probes are of one rendition, to AGREE."""
     alike = one.shape == other.shape
+    # Relative to the whole probe: quiet stretches may differ by more than their share.
     return alike and bool(np.linalg.norm(one - other) <= AGREE * np.linalg.norm(other))

@@ -46,6 +46,7 @@ class Progress(Bar):
         """
         for level in self.task_ids:
             self.remove_task(level)
+        # A clip's cost grows with its length, and a part of it does not depend on length.
         self.costs = {clip.id: clip.frames + CLIP_FRAMES for clip in unmeasured}
         self.seconds, self.cost, self.workers = 0.0, 0, workers
         self.add_task(name, completed=done, total=done + len(unmeasured), left="")
@@ -57,12 +58,14 @@ class Progress(Bar):
         # The clips of the other workers are half done on average.
         costs = list(self.costs.values())
         cost = sum(costs) - sum(costs[: self.workers - 1]) / 2
+        # Seconds by cost so far, spread over the workers that still have a clip.
         return self.seconds / self.cost * cost / max(1, min(self.workers, len(costs)))
 
     def count_clip(self, clip: Clip, seconds: float) -> None:
         """Count one clip, which took so long."""
         (level,) = self.tasks
         left_s = self.estimate_time_left(clip, seconds)
+        # Steps of 5 s: a time that changes with every clip cannot be read.
         left = f"{max(5, 5 * round(left_s / 5))} s" if left_s < 90 else f"{round(left_s / 60)} min"
         self.update(level.id, advance=1, left=f", about {left} left")
         if self.disable and time.monotonic() - self.logged >= LOG_EVERY_S and not level.finished:

@@ -96,6 +96,7 @@ def check_level(options: QualityOptions) -> None:
     """
     stage = options.stage
     name = options.method
+    # A product is written VOCODER+ENCODER; `plus` is empty for a level alone.
     vocoder, plus, encoder = name.partition("+")
     if stage == VOCODER:
         if name not in LEVELS:
@@ -105,6 +106,7 @@ def check_level(options: QualityOptions) -> None:
         return
     for flag, default in OF_THE_VOCODER.items():
         value = getattr(options, flag)
+        # An encoder's level can be judged in PyTorch too, before it is converted.
         if value != default and (stage, value) != (ENCODER, "torch"):
             raise InputError(f"--{flag} belongs to the vocoder's levels")
     if stage == PRODUCT and not (vocoder and encoder):
@@ -154,6 +156,7 @@ def prepare_level(
     method, manifest = judged_manifest(options.runtime, request, build_package)
     stem = manifest.path.stem
     flags = (options.precision, options.features, options.runtime)
+    # Flags that say nothing beyond the package's name stay out of the file's.
     plain = (*OF_THE_VOCODER.values(), *stem.split("-"))
     return (
         "-".join((stem, *(flag for flag in flags if flag not in plain))),
@@ -174,6 +177,7 @@ def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
     if options.corpus:
         if options.set:
             raise InputError(f"--set {options.set} and --corpus exclude each other")
+        # A corpus is measured whole: its figures by group are what was asked for.
         options = replace(options, all_clips=True)
     require_installed("the judge", "judge")
     check_runtime(options.runtime)
@@ -181,6 +185,7 @@ def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
     ours = json_of("clips", "provenance")
     folder = options.build / "quality"
     out = options.out
+    # The user's own file is looked at before minutes of work, not after.
     if out:
         out = check_output(out, ours, (".json",), options)
     check_implied(folder / "x.json")
@@ -191,6 +196,7 @@ def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
         from kokoro_ane.eval import levels  # noqa: F401
     stem, judge = prepare_level(options, checkpoint)
     if options.corpus:
+        # A corpus must not overwrite the figures of the judged sets.
         stem += f"-{CORPUS}"
     out = out or folder / f"{stem}.json"
     check_implied(out, ours)

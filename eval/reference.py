@@ -107,6 +107,7 @@ class Reference:
 
     def with_noise(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
         """Return the same features, with the noise of `seed + other_seed`."""
+        # The harmonics stay as they are: only the noise of the source is drawn anew.
         noise = draw_noise(inputs.frames, self.seed + other_seed)
         spectrum = self.vocoder.generator.m_source.compute_spectrum(inputs.f0_hz, noise)
         return replace(inputs, spectrum=spectrum)
@@ -122,6 +123,7 @@ class Reference:
         # Of 80 columns a second, the one at which the voice is clearest: its text features, pitch
         # and energy are held for the whole of the vowel.
         loudest = int(np.argmax(np.where(utterance.f0_hz > 0, utterance.energy, -np.inf)))
+        # THD+N wants whole periods in its window, and only these pitches have them.
         pitch_hz = min(TONE_PITCHES_HZ, key=lambda hz: abs(hz - float(utterance.f0_hz[loudest])))
         f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)
         energy = torch.full_like(f0_hz, float(utterance.energy[loudest]))
@@ -155,6 +157,7 @@ class Reference:
         """Features of a clip with the noise of `seed`: encoded once for all of its seeds and its
         vowel.
         """
+        # By identity: a clip's seeds and its vowel are asked for one after the other.
         if self._last is None or self._last[0] is not utterance:
             inputs = make_vocoder_inputs(
                 self.checkpoint, self.vocoder, self._text_encoder, utterance, self.seed
@@ -166,6 +169,7 @@ class Reference:
         """The renders of one clip, from memory, from the folder, or made."""
         if utterance.id not in self._renders:
             signals = self._load_signals(utterance)
+            # Metrics compute in float64, whatever the file holds.
             reference, vowel = (signals[name].astype(np.float64) for name in ("reference", "vowel"))
             pitch_hz = float(signals["pitch_hz"])
             self._renders[utterance.id] = ReferenceRenders(
@@ -230,11 +234,13 @@ class ReferenceRenders:
         """The sentence, without other seeds."""
         stored = self.model.variations.find(HEARING, self.clip.id, self.probe)
         heard = Heard.read(stored[0]) if stored else None
+        # No other seeds here: they are rendered only where nothing is stored of them.
         return Baseline(self.reference, (), self.clip.text, heard)
 
     @cached_property
     def baseline(self) -> Baseline:
         """The sentence, with what other seeds allow."""
+        # What the seeds allow is enough: where it is stored, no seed is rendered.
         stored = self.model.variations.find(VOCODER, self.clip.id, self.probe)
         if stored is None:
             return self._seeded
@@ -278,6 +284,7 @@ def list_judged_clips(
         for part in ((JUDGED, SECOND, VOICES) if name == BOTH else (name,))
         for clip in load_own_speech(checkpoint, part)
     ]
+    # A text that a level was tuned on would flatter it.
     require_disjoint(list_spoken_lines(checkpoint, TUNING), chosen)
     return take_clips(chosen, count)
 

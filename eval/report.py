@@ -58,6 +58,7 @@ def find_judged_packages(
     from kokoro_ane.quantize import PackageRequest, parse_level
     from kokoro_ane.vocoder import open_package
 
+    # A page whose players sound unlike its figures would mislead: both hashes have to agree.
     decided = record["provenance"]["checkpoint_sha256"]
     if decided != checkpoint.content_sha256:
         message = (
@@ -73,6 +74,7 @@ def find_judged_packages(
             raise InputError(
                 f"{manifest.package} has changed since the decision: run `kokoro-ane release` again"
             )
+        # Opened by the one who renders, one at a time.
         packages[level["method"]] = partial(
             open_package, manifest.path, record["provenance"]["precision"]
         )
@@ -90,6 +92,7 @@ def describe_product(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
 
     product: dict[str, Any] = {
         "bytes": {
+            # an app needs one voice at least
             "rules, words and G2P network": text_bytes(checkpoint.voices[:1]),
             "one voice": first_voice_bytes(checkpoint),
         },
@@ -100,6 +103,7 @@ def describe_product(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     if all(map(is_there, request.encoders)):
         manifests = [request.load_manifest(path) for path in request.encoders]
         product["bytes"]["encoder"] = sum(manifest.package_bytes for manifest in manifests)
+        # The newest system that any of the packages asks for.
         product["encoder_ios"] = max(manifest.target for manifest in manifests)
         product["lacking"] = []
     return product
@@ -115,6 +119,7 @@ def main(argv: list[str] | None = None) -> int:
 
     folder = options.out or options.build / "release"
     record = read_decision(folder / "decision.json")
+    # Output that is somebody else's is refused before anything is rendered.
     check_output(folder / "report.html", OURS)
     check_output(folder / "listening", pack_of_ours)
     from kokoro_ane.core import open_checkpoint, quiet_coremltools
@@ -137,6 +142,7 @@ def main(argv: list[str] | None = None) -> int:
             Reference(checkpoint, record["provenance"]["seed"]), packages, clips
         )
         text = render_page(record, heard, product).encode()
+        # The pack compares what ships; where nothing does, the last level that was judged.
         shipping = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"]
     with staged(html, OURS) as aside:
         aside.write_bytes(text)

@@ -32,6 +32,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom in px
 
 def format_figure(value: float | None, digits: int = DIGITS) -> str:
     """Write a figure with so many decimals and no negative zero; a dash for None."""
+    # Adding 0.0 turns a negative zero into a plain one.
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
@@ -60,6 +61,7 @@ def find_interval(level: Record, metric: str) -> tuple[float, float] | None:
     all.
     """
     for check in level["checks"]:
+        # An interval of one point is no interval: all clips have the same figure.
         if check["gate"] == f"{metric} mean" and check["low"] not in (None, check["high"]):
             return float(check["low"]), float(check["high"])
     return None
@@ -74,6 +76,7 @@ def compute_used_share(check: Record) -> float | None:
     metric = METRICS[parse_metric(check)]
     if value is None:
         return None
+    # Higher is better: room is what lies between the limit and a perfect score.
     if metric.best == HIGHER:
         room, spent = metric.perfect - limit, metric.perfect - value
     else:
@@ -146,6 +149,7 @@ def plot_strip(record: Record, metric: str) -> dict[str, Any] | None:
     marks += [gate["at"] for one in rows for gate in one["gates"]]
     if not marks:
         return None
+    # All rows share one axis, so that levels are compared by eye.
     low, high = _compute_range(marks)
     return {
         "metric": METRICS[metric],
@@ -175,6 +179,7 @@ def plot_size(record: Record, metric: str = "pesq") -> dict[str, Any]:
     low, high = _compute_range(
         [*heights, *(limit for limits in gates.values() for limit in limits)]
     )
+    # A little more than the largest level needs, so that its point stands clear of the edge.
     most_mb = max(level["bytes"] for level in levels) / 1e6 * 1.08
     x, y = _make_axes(most_mb, low, high)
     # Boxes that no label may cover: first those of the points, then those of the labels so far.
@@ -216,6 +221,7 @@ def plot_search(search: Record) -> dict[str, Any]:
     """
     trials = search["trials"]
     most_mb = max(trial["bytes"] for trial in trials) / 1e6 * 1.08
+    # One trial far beyond its limit must not flatten all others.
     high = min(200.0, 1.08 * max(100 * trial["share"] for trial in trials))
     x, y = _make_axes(most_mb, 0.0, high)
     kinds = {True: "ship", False: "reject"}
@@ -268,6 +274,7 @@ def _plot(
 
 def _compute_range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
+    # Equal values get a span too: an axis of no length divides by zero.
     margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.1
     return low - margin, high + margin
 
@@ -286,6 +293,7 @@ def _find_free_place(
         left = x + dx if anchor == "start" else x + dx - width
         top = y + dy - LINE_PX / 2
         right, bottom = left + width, top + LINE_PX
+        # A label may not leave the plot on a phone, the narrowest screen.
         inside = left >= _px(LEFT) and right <= PHONE_PX
         inside = inside and top >= TOP_PX - 8 and bottom <= BOTTOM_PX
         if inside and not any(
@@ -293,12 +301,14 @@ def _find_free_place(
         ):
             boxes.append((left, top, right, bottom))
             return dx, dy, anchor
+    # Where nothing is free the label covers something, on the side with more room.
     return (-10.0, 0.0, "end") if x > PHONE_PX / 2 else (10.0, 0.0, "start")
 
 
 def _list_places() -> Iterator[tuple[float, float, str]]:
     """Offsets to try, the nearest first: right, left, then a line further down and up."""
     for step in range(12):
+        # Step 0 has one height only; all others are tried below and above.
         for sign in (1, -1) if step else (1,):
             yield 10.0, sign * step * LINE_PX, "start"
             yield -10.0, sign * step * LINE_PX, "end"

@@ -74,6 +74,7 @@ def find_nearest_level(record: Record) -> tuple[str, Record] | None:
     ]
     if record["level"] or not checks:
         return None
+    # The level whose worst gate is the least bad.
     return min(checks, key=lambda row: row[0])[1:]
 
 
@@ -119,6 +120,7 @@ def collect_reasons(record: Record) -> dict[str, Any]:
         for level in judged
         if all(check["state"] == HOLDS for check in level["checks"])
     ]
+    # Grouped by reason first: several gates share one.
     for level in judged:
         for check in level["checks"]:
             if check["state"] != HOLDS:
@@ -128,6 +130,7 @@ def collect_reasons(record: Record) -> dict[str, Any]:
     others: dict[str, list[str]] = {}
     for level in judged:
         for reason in level["reasons"]:
+            # A gate's own reason begins with its name and stands among the missed ones.
             if reason != "every gate holds" and not reason.startswith(gates):
                 others.setdefault(reason, []).append(level["method"])
     most_first = sorted(missed.items(), key=lambda item: -max(map(len, item[1].values())))

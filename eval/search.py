@@ -141,6 +141,7 @@ class Search:
         """The best choice of at most that size. Raises InputError for a size out of reach."""
         weights = dict(EVEN)
         tried = list[SearchTrial]()
+        # Each round moves weight to the kind of sound whose gate is nearest.
         for _ in range(MENDED):
             tried.append(self._judge(most_bytes, weights))
             if tried[-1].holds:
@@ -157,12 +158,14 @@ class Search:
         high = most_bytes or self.candidates.whole_bytes
         best = None
         for _ in range(TRIES):
+            # Halved by ratio: sizes differ by factors, not by megabytes.
             trial = self.find_within((low * high) ** 0.5)
             if trial.holds:
                 best = trial
                 high = trial.size_bytes
             else:
                 low = (low * high) ** 0.5
+            # The span is small enough: another trial would cost minutes and save little.
             if high / low < 1 + STEP:
                 break
         if best is None:
@@ -185,6 +188,7 @@ class Search:
         if over <= 0:
             return trial
         print(f"{over / 1e6:.2f} MB above the forecast: a smaller one", file=sys.stderr)
+        # The forecast was off by `over`, so the next one aims lower by as much.
         return self.build(self.find_within(trial.size_bytes - over), most_bytes)
 
     def _judge(self, most_bytes: float, weights: Mapping[str, float]) -> SearchTrial:
@@ -199,7 +203,9 @@ class Search:
         level = judge_file(self.method.name, VOCODER, context)
         discard(folder)  # 30 MB; the figures are kept
         shares = compute_shares(level)
+        # What the layout alone takes comes on top, because the level is judged without a layout.
         shares = {name: share + self.taken.get(name, 0.0) for name, share in shares.items()}
+        # The limit that is used most decides whether a choice holds.
         gate = max(shares, key=lambda name: shares[name])
         distance_db = level["summary"]["mcd_db"][MEAN] or 0.0
         trial = SearchTrial(point, size_bytes, dict(weights), gate, shares[gate], distance_db)
@@ -234,6 +240,7 @@ def search_level(
     asked = 0
     most_bytes = math.inf if most_mb is None else 1e6 * most_mb
     trial = search.find_smallest() if most_mb is None else search.find_within(most_bytes)
+    # The judged sets are asked rarely: a choice by them would be tuned on them.
     while True:
         trial = search.build(trial, most_bytes)
         level = judge_method(method, layout, context)
@@ -264,6 +271,7 @@ def search_product(
         raise InputError(f"no encoder of {', '.join(encoders)} ships")
     if most_mb is not None:
         beside_mb = sum(count_parts_beside(encoder, context).values()) / 1e6
+        # What text, encoder and voice take of the budget is not the vocoder's.
         most_mb -= beside_mb
         print(f"{encoder}: {beside_mb:.1f} MB beside the vocoder", file=sys.stderr)
     level = search_level(*vocoder, context, most_mb, record)

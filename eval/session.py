@@ -120,6 +120,7 @@ def report_missing_voices(checkpoint: "Checkpoint", chosen: str) -> None:
     """Say on stderr how many lines are not judged since the checkpoint lacks their voices."""
     from kokoro_ane.speech import list_spoken_lines, read_speech_lines
 
+    # Only the set of voices has speakers that a checkpoint may lack.
     for name in (VOICES,) if chosen == BOTH else (chosen,):
         every = read_speech_lines(name)
         left_out = len(every) - len(list_spoken_lines(checkpoint, name))
@@ -186,6 +187,7 @@ def open_session(
     if options.scheduler:
         require_installed("--scheduler", "cluster")
     precision = name_arithmetic(runtime, options.precision)
+    # The encoder package is made before the workers start, which all read it.
     package = (
         ensure_encoder(
             PackageRequest(checkpoint, options.build, HALF, source=options.checkpoint),
@@ -210,6 +212,7 @@ def open_session(
         # ten thousand renders would fill the disk
         renders = None if get_corpus(options) else store.folder / "renders"
         reference = Reference(checkpoint, options.seed, renders, variations)
+        # Without a scheduler, Workers starts processes of this machine.
         started = partial(Cluster, options.scheduler) if options.scheduler else None
         yield JudgeContext(
             options=options,

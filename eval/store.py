@@ -56,6 +56,7 @@ class Store:
             "seed": seed,
             "source_sha256": source_sha256(*MEASURING),
             "libraries": tool_versions(),
+            # the last bits of a sum depend on how many threads share it
             "threads": torch.get_num_threads(),
             "variation_sha256": variation,
         }

@@ -74,6 +74,7 @@ def print_judgement(level: Record, file: Path) -> None:
         # Metrics without a gate decide nothing, and those far from their limits little.
         room = console.height - len(console.render_lines(head)) - AROUND_TABLE
         shown = order_by_urgency(level, names)[: max(room, FEW)]
+    # On a narrow console the columns of the natural variation are left out.
     console.print(build_metric_table(level, shown, title, console.width))
     if len(shown) < len(names):
         print(f"{len(names) - len(shown)} more metrics: {file}")
@@ -94,6 +95,7 @@ def build_group_table(level: Record) -> Table:
         for kind in (MEAN, WORST, "variation"):
             table.add_column(f"{METRICS[name].title}\n{kind}", justify="right")
     kinds = (MEAN, WORST, f"variation_{MEAN}")
+    # The row that follows tells where one kind of group ends and a rule is drawn.
     for row, following in pairwise((*level["groups"], {"by": ""})):
         # a group without sound has no figures
         summary = [row["summary"].get(name, {}) for name in names]
@@ -112,6 +114,7 @@ def _list_verdict_lines(level: Record, short: bool) -> list[Text]:
     nearest = find_tightest(level)
     subject = f"  {level['method']}, clips: {len(level['clips'])}"
     lines = [Text.assemble((verdict, f"bold {COLOURS[verdict]}"), subject)]
+    # A verdict is about sound; whether the checkpoint may go out is another question.
     if not level["releasable"]:
         shipped = "the gates hold, but not releasable: " if verdict == SHIP else ""
         why = level["withheld"] or not_releasable(level["provenance"]["checkpoint"]["name"])
@@ -124,6 +127,7 @@ def _list_verdict_lines(level: Record, short: bool) -> list[Text]:
     lines += [Text(f"  - {reason}") for reason in reasons]
     if len(reasons) < len(level["reasons"]):
         lines.append(Text(f"  - and {len(level['reasons']) - len(reasons)} more"))
+    # An interval shrinks with more clips, unless all of them are judged already.
     straddles = any(check["state"] == STRADDLES for check in level["checks"])
     if straddles and level["provenance"]["set"] not in (BOTH, CORPUS):
         lines.append(Text(f"  - `--set {BOTH}` judges twice as many clips"))
@@ -138,6 +142,7 @@ def order_by_urgency(level: Record, names: Sequence[str]) -> list[str]:
     for check in level["checks"]:
         name = parse_metric(check)
         of_gate = check["state"] == BROKEN, compute_used_share(check) or 0.0
+        # A broken gate goes before any that holds, then the share of the limit that is used.
         urgency[name] = max(urgency.get(name, of_gate), of_gate)
     ungated = False, -1.0
     return sorted(names, key=lambda name: urgency.get(name, ungated), reverse=True)
@@ -218,6 +223,7 @@ def release_row(level: LevelRecord, levels: Sequence[LevelRecord]) -> dict[str, 
     """
     from kokoro_ane.eval.decision import find_uncompressed  # late: a verdict alone decides nothing
 
+    # A level that was not built has a row too, without figures.
     if level["failed"]:
         row = {"level": level["method"], "verdict": "not built", "broken or open": level["failed"]}
         return dict.fromkeys(HEADINGS, "-") | row
@@ -233,6 +239,7 @@ def release_row(level: LevelRecord, levels: Sequence[LevelRecord]) -> dict[str, 
         "PESQ mean / worst": f"{format_figure(pesq['mean'])} / {format_figure(pesq['worst'])}"
         + _format_interval(level, "pesq"),
         "MCD dB": format_figure(mcd["mean"]) + _format_interval(level, "mcd_db"),
+        # a level without a natural variation has no such figure
         "of seeds": format_figure(seeds and mcd["mean"] / seeds),
         "verdict": f"[{COLOURS[verdict]}]{verdict}[/]",
         "broken or open": describe_problem(level) or "-",
@@ -261,6 +268,7 @@ def print_release(record: Record) -> None:
             "PESQ mean / worst": pesq,
             "MCD dB": format_figure(row["mcd_db"]),
         }
+        # The natural spread is no level: it stands below them in the same columns.
         rows.append(dict.fromkeys(HEADINGS, "") | cells)
     table = make_compact_table("compression levels against fp32, same features, same noise")
     headings = ON_A_SCREEN if narrow else HEADINGS
@@ -286,6 +294,7 @@ def print_products(record: Record) -> None:
     print("\n  - ".join((f"{record['verdict']}  {record['reason']}", *record["notes"])))
     rows = []
     for one in record["products"]:
+        # A product that was never measured has no sizes of its parts.
         sizes = [f"{one['parts'][part] / 1e6:.2f}" if "parts" in one else "-" for part in PARTS]
         mcd = one.get("summary", {}).get("mcd_db")
         near = f"{mcd['mean']:.2f} ({mcd['variation_mean']:.2f})" if mcd else "-"

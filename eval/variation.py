@@ -73,6 +73,7 @@ def measure(
     from kokoro_ane.eval.renditions import fit_clip
     from kokoro_ane.vocoder import LONGEST_BUCKET
 
+    # Only the folder is taken, so that what the repository stores is measured again too.
     variations = Variations(folder=Variations.for_checkpoint(checkpoint, SEED).folder)
     with split_cores(workers):
         measured = variations.read_measured_items()
@@ -115,6 +116,7 @@ def main(argv: list[str] | None = None) -> int:
         write_stored(FOLDER, checkpoint, SEED, items)
     variations = Variations.for_checkpoint(checkpoint, SEED)
     report = {"checkpoint": checkpoint.name, "stored": variations.provenance or None}
+    # A file that does not fit the code is no error: the judge measures in its place.
     code = EXIT_GOOD if variations.file else EXIT_UNDECIDED
     print(variations.line)
     meaning = "stored" if variations.file else "not stored; the judge measures"

@@ -64,8 +64,10 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     levels = [level for methods in STAGE_METHODS.values() for level in methods.items()]
+    # A name of both stages stands once in the help.
     compressed = tuple(dict.fromkeys(name for name, method in levels if method.parent))
     options = parse(QuantizeOptions, "kokoro-ane quantize", __doc__, argv, method=compressed)
+    # An encoder of iOS 17 has two packages, and the report is the last one's.
     for parent, manifest in quantize_stage(options):
         report = print_report(manifest, parent.package_bytes)
     stage = "" if options.stage == "vocoder" else f" --stage {options.stage}"

@@ -120,6 +120,7 @@ def assemble(
     # what an app needs to call an encoder, copied so that it reads one file
     contract = ("functions", "token_buckets", "alignment")
     advisories, compute_units = [], []
+    # Both tables are about Core ML alone.
     if vocoder.package.endswith(PACKAGE):
         missing = "a part of kokoro-ane is missing"
         compute_units = read_json(UNITS_TABLE, missing)["rows"]
@@ -170,6 +171,7 @@ def verify_assembly(root: Path, data: dict[str, Any], hashes: Mapping[str, str])
     """Compare every entry with the hash of its file, every package with its manifest, and all
     packages with one checkpoint. hashes: of the bundle's files, by name. Raises InputError.
     """
+    # Whatever the manifest names has to be in the list of hashes.
     packages = [*data["encoder"], data["vocoder"]]
     voices = [*data["voices"]["files"], *data["voices"]["statistics"]]
     files = [data["vocabulary"], *voices, *data["text"], *packages]
@@ -188,6 +190,7 @@ def verify_assembly(root: Path, data: dict[str, Any], hashes: Mapping[str, str])
             raise InputError(
                 f"{manifest.path} is of another package than {root / NAME} says: bundle again"
             )
+        # Parts of two checkpoints would speak noise.
         expected = data["checkpoint"]["sha256"]
         if manifest.checkpoint_sha256 != expected:
             raise InputError(

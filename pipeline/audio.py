@@ -52,6 +52,7 @@ def faded(piece: np.ndarray, at: int, length: int) -> np.ndarray:
     """A copy of a piece [n] float32 that begins at sample `at` of its chunk, with its part of the
     fades over the first and last 5 ms of the chunk's `length` samples, or half of a shorter one.
     """
+    # A copy, because the fades are multiplied in place.
     samples = piece.astype(np.float32, copy=True)
     fading = min(FADE_SAMPLES, length // 2)
     slope = fade(fading)
@@ -89,17 +90,21 @@ class StreamFinish:
         self.at += len(piece)
         before = self.gain
         peak = float(np.abs(samples).max(initial=0.0))
+        # A gain never rises again within a chunk: one would hear it.
         self.gain = min(before, CEILING / peak if peak > 0 else 1.0)
         gains = np.full(len(piece), self.gain, np.float32)
+        # The change is spread over a fade, because a step would click.
         ramp = min(FADE_SAMPLES, len(piece))
         gains[:ramp] = np.linspace(before, self.gain, ramp, dtype=np.float32)
         if self.gain < 1.0:
+            # Within the ramp the gain may still be too high.
             samples = np.clip(samples * gains, -CEILING, CEILING)
         return samples
 
 
 def convert_to_pcm(samples: np.ndarray) -> np.ndarray:
     """Float in -1..1 to 16 bit, rounded half to even: 1.0 becomes 32767."""
+    # -32768 is never written, so that both signs end alike.
     return (
         np.rint(samples.astype(np.float64) * FULL_SCALE).clip(-FULL_SCALE, FULL_SCALE).astype("<i2")
     )
@@ -187,12 +192,14 @@ def trim_silence(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         held = np.concatenate([silence, block])
         sounds = np.flatnonzero(np.abs(held) > SILENT)
         if len(sounds):
+            # A tenth of a second stays before the first sound.
             first = 0 if begun else max(0, int(sounds[0]) - LEAD)
             end = int(sounds[-1]) + 1
             yield held[first:end]
             held = held[end:]
             begun = True
         silence = held
+    # What is nothing but silence stays whole.
     yield silence[:TAIL] if begun else silence
 
 
@@ -222,5 +229,6 @@ def level_loudness(samples: np.ndarray, lufs: float) -> tuple[np.ndarray, float 
     loudness = meter.integrated_loudness(samples.astype(np.float64))
     if np.isneginf(loudness):
         return samples, None
+    # The lower of two gains: to the level, and to the highest peak.
     gain_db = min(lufs - loudness, LOUDEST_DBFS - 20 * np.log10(np.abs(samples).max()))
     return samples * np.float32(10 ** (gain_db / 20)), round(float(loudness + gain_db), 2)

@@ -125,6 +125,7 @@ def parse_domains(options: BundleOptions) -> tuple[str, ...]:
     from kokoro_g2p import grammar_of
 
     names = tuple(options.without_domain.replace(",", " ").split())
+    # Asked so that an unknown domain is refused here.
     grammar_of("us", names)
     return names
 
@@ -149,6 +150,7 @@ def make_bundle(options: BundleOptions) -> Bundle:
     if options.card and options.verify:
         raise InputError("--card verifies the bundle too: leave --verify out")
     if options.card:
+        # Writing the page has verified the bundle already.
         return Bundle(options.card, "SHIP", *write_page(options.card))
     if options.verify:
         return Bundle(options.verify, "", *verify_bundle(options.verify))
@@ -164,6 +166,7 @@ def make_bundle(options: BundleOptions) -> Bundle:
             )
         decision, chosen = read_product(options.build)
         if chosen is None:
+            # The decision names no product: there is nothing to bundle.
             return Bundle(None, decision["verdict"], decision)
         level, layout = parse_level(chosen["stages"]["vocoder"])
         product = (decision, chosen)
@@ -191,6 +194,7 @@ def make_bundle(options: BundleOptions) -> Bundle:
 def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
     """Print the parts of a bundle as a table; return the report."""
     sizes: dict[str, list[int]] = {}
+    # By the first part of the path: a folder, or a file at the top.
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         sizes.setdefault(path.relative_to(folder).parts[0], []).append(path.stat().st_size)
     sizes["all"] = [size for part in sizes.values() for size in part]

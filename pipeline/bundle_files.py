@@ -119,6 +119,7 @@ def write_bundle(
     # a package that is called w8a8 holds what w8a8 stores
     require_genuine(vocoder, request.level)
     decision_path = request.build / "release" / "decision.json"
+    # By hash: a decision about another build of the level does not count.
     decision, level = decision_for(decision_path, vocoder.package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(
@@ -139,6 +140,7 @@ def write_bundle(
         for name, voice in voices.items():
             (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encode_pack(voice.pack))
             if predictor:
+                # little-endian fp16, as a package takes it
                 content = round_to_half(voice.statistics).astype("<f2").tobytes()
                 (aside / VOICES / f"{name}{STATISTICS_SUFFIX}").write_bytes(content)
         spoken = languages_for(checkpoint.voices)
@@ -170,6 +172,7 @@ def copy_verified(manifest: Manifest, folder: Path) -> Manifest:
     manifest there.
     """
     manifest.verify()
+    # What is damaged has been refused, and is never copied.
     copy_package(manifest.package_path, folder / manifest.package)
     return replace(manifest, path=Path(shutil.copy(manifest.path, folder)))
 
@@ -205,6 +208,7 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path) -> None:
 
 def write_sums(folder: Path) -> None:
     """Write SHA256SUMS of every file, in the format of sha256sum -c."""
+    # Sorted, so that the same files give the same list.
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
@@ -223,6 +227,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     sums = read_sums(folder)
     paths = [path for path in folder.rglob("*") if path.is_file() and not is_of_finder(path.name)]
     files = {path.relative_to(folder).as_posix() for path in paths} - {SUMS}
+    # The first by name is reported, whichever side lacks it.
     for name in sorted(files ^ set(sums)):
         raise InputError(
             f"{folder / name} {'is not part of the bundle' if name in files else 'is missing'}:"
@@ -239,6 +244,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     for path in voices:
         content = path.read_bytes()
         is_table = path.suffix == SUFFIX
+        # A style table is fp32, statistics are fp16.
         numbers = decode_pack(content) if is_table else np.frombuffer(content, "<f2")
         if not np.isfinite(numbers).all():
             raise InputError(f"{path} holds NaN or infinity: bundle again")
@@ -298,6 +304,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     except ValueError:
         raise InputError(f"{folder / SUMS} is no list of hashes and names: bundle again") from None
     page = folder / PAGE
+    # Only a copy of the card may stand there, and it is in no list.
     if page.is_file() and sha256_of(page) == sums.get(CARD):
         sums[PAGE] = sums[CARD]
     return sums

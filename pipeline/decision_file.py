@@ -37,6 +37,7 @@ def read_decision(path: Path) -> dict[str, Any]:
 def _read(path: Path, number: int, rows: str, command: str) -> dict[str, Any]:
     again = f"; run `kokoro-ane {command}` again"
     record = read_json(path, f"nothing was decided; `kokoro-ane {command}` decides", again)
+    # A decision of levels is told from one of products by its rows.
     if not isinstance(record, dict) or record.get("format") != number or rows not in record:
         raise InputError(f"{path} is no decision of format {number}{again}")
     return record
@@ -66,6 +67,7 @@ def explain_withheld(
 def explain_unattested(decision: Mapping[str, Any], command: str) -> str | None:
     """Return why a decision cannot be repeated from a commit, or None where it can."""
     commit = str(decision["provenance"].get("commit"))
+    # A commit with a "+" behind it has files that differ, and does not match.
     if decision.get("releasable") and re.fullmatch("[0-9a-f]{40}", commit):
         return None
     return (
@@ -85,7 +87,9 @@ def decision_for(
     decision = read_decision(path)
     with readable(path, AGAIN):
         for level in decision["levels"]:
+            # A level that was not built has no provenance.
             made_from = level.get("provenance") or {}
             if made_from.get("package_sha256") == package_sha256:
+                # The reasons are joined as text: a record without them is found here.
                 return decision, level | {"reasons": list(level["reasons"])}
     return decision, None

@@ -47,6 +47,7 @@ def choose_file(options: DelegateOptions, data: dict[str, Any]) -> Path:
     """Return the file to write. Raises InputError for a name that hides the checkpoint's."""
     bundle = options.bundle.resolve()
     name = data["checkpoint"]["name"]
+    # A name that does not yet say so gets the checkpoint's in front.
     stem = bundle.name if data["releasable"] or name in bundle.name else f"{name}-{bundle.name}"
     out: Path = options.out or bundle.with_name(f"{stem}{SUFFIX}")
     if not data["releasable"] and name not in out.name:
@@ -78,12 +79,14 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     from kokoro_ane.runtimes import read_signatures, take_packages
 
     rows = []
+    # Beside the file, because packages may not fit where temporary files lie.
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         # the packages are taken out of the written file again: no writer is trusted
         packages = take_packages(path, Path(folder))
         for manifest in manifests:
             for function, signature in read_signatures(manifest):
                 name = signature.name
+                # By the name that an app calls it by.
                 package = packages.get(signature.name)
                 if (
                     package is None
@@ -132,6 +135,7 @@ def main(argv: list[str] | None = None) -> int:
 
     data, _ = verify_bundle(options.bundle)
     out = choose_file(options, data)
+    # A file is ours where it names the backend.
     own_file = bytes_of(BACKEND.encode())
     if options.out:
         out = check_output(out, own_file, (SUFFIX,), options)

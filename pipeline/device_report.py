@@ -123,12 +123,14 @@ def measure_package(package: Path) -> Measured:
         # Core ML plans and times each enumerated shape by itself
         for shapes in program.all_shapes():
             row = empty_row(program, shapes)
+            # The row stands before it is measured, so that a refusal is kept in it.
             rows.append(row)
             try:
                 facts = measure(core_ml, program, shapes)
             except ProgramError as problem:
                 row["refused"] = str(problem.__cause__ or problem)[:300]
                 continue
+            # Core ML wants no name where a package has one function.
             model = MLModel(str(package), function_name=None if name == MAIN else name)
             executed: Any = model.predict(dict(facts.inputs))
             for tensor, output in facts.outputs.items():
@@ -153,10 +155,12 @@ def measure_apart(package: Path, measure: Callable[[Path], Measured] = measure_p
 
     from kokoro_ane.core import hash_package, open_functions
 
+    # Spawned, because a forked process would share what is open here.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         try:
             return process.submit(measure, package).result()
         except BrokenProcessPool:
+            # Which shape ended it is not known: the first function's usual one stands for all.
             program = open_functions(package)[0]
             row = empty_row(program, program.shapes({}))
             row["refused"] = "the process that opened it was ended"
@@ -181,6 +185,7 @@ def report_of(packages: Sequence[Path]) -> Report:
         chip=core_ml.chip,
         system=f"macOS {platform.mac_ver()[0]}",
         coremltools=version("coremltools"),
+        # Before peak_mib, which counts the processes that are started here.
         packages=[measure_apart(package) for package in packages],
         # of the largest process that measured, in bytes on macOS
         peak_mib=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,
@@ -201,6 +206,7 @@ def read_report(path: Path) -> Report:
             # a complete row has positive times for each choice of compute units
             is_complete = set(row["timings"]) == set(UNITS)
             for timed in row["timings"].values():
+                # A list without times counts as 0 ms, which is not positive.
                 is_complete &= min([timed["load_ms"], *(timed["predict_ms"] or [0])]) > 0
             if row["refused"] is None and not is_complete:
                 raise InputError(
@@ -251,6 +257,7 @@ def count_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
                 "operations": len(profile.ops),
                 "macs": sum(op.macs for op in profile.ops),
                 "bytes_moved": sum(op.bytes_moved for op in profile.ops),
+                # the pessimistic and the optimistic reading of the rules
                 "forecast_on_engine": [
                     forecast.lowest_share("ops"),
                     forecast.optimistic.share("ops"),
@@ -260,6 +267,7 @@ def count_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
             if row["refused"] is None:
                 devices = list(row["placement"].values())
                 counts["ms"] = statistics.median(row["timings"][PLACED]["predict_ms"])
+                # A package without placed operations has a share of 0.
                 counts["on_engine"] = devices.count("engine") / (len(devices) or 1)
                 # the worst output
                 counts["near_db"] = min(row["near_db"].values(), default=None)
@@ -300,6 +308,7 @@ def main(argv: list[str] | None = None) -> int:
             refused = any(row["refused"] for row in rows)
             short = {"chip": report["chip"], "refused": refused, "rows": rows}
             meaning = "a package was refused" if refused else "every package ran"
+            # Without a refusal the product is 0, which is EXIT_GOOD.
             return conclude(options, short, EXIT_REJECTED * refused, meaning)
         report = report_of(options.packages)
     except ProgramError as problem:

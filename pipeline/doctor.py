@@ -54,6 +54,7 @@ def read_versions() -> dict[str, str]:
     # a tree that was only unpacked has no metadata
     with suppress(PackageNotFoundError):
         lines = requires("kokoro-ane") or []
+    # A requirement begins with the name, before versions, extras and markers.
     asked = {re.split(r"[^\w.-]", line)[0] for line in lines}
     found = {}
     for name in sorted(asked):
@@ -115,6 +116,7 @@ def main(argv: list[str] | None = None) -> int:
     rows += [(name, state) for name, state in built.items() if state != WHOLE]
     title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     print_table(title, ("what", "state"), rows)
+    # The first use, speaking, decides about the exit code.
     needed, *_ = missing.values()
     report = {
         "missing": missing,

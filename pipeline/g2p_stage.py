@@ -62,6 +62,7 @@ def make_package_run(program: Program) -> Run:
         padded[words:, 0] = 1  # a row of nothing but padding would attend to nothing
         calls = padded.reshape(-1, rows, padded.shape[1])  # [calls, rows, S]
         logits = [program({IDS: call})[LOGITS].numpy() for call in calls]
+        # Words and symbols that only fill a call are cut off.
         return np.concatenate(logits)[:words, :symbols]
 
     return run
@@ -88,6 +89,7 @@ def measure_logits(package: Run, reference: Run, method: str) -> list[Check]:
     words = check_words()
     worst = max(_measure_difference(package, reference, words, shape) for shape in SHAPES)
     pair = (NeuralG2P(run=run).predict(words) for run in (package, reference))
+    # Both read the same words, so that answers are compared in order.
     same = [one.phonemes == other.phonemes for one, other in zip(*pair, strict=True)]
     return [
         Check(
@@ -112,10 +114,12 @@ def _measure_difference(
 ) -> float:
     """One full call at an enumerated shape; the padding does not count."""
     rows, symbols = shape
+    # The longest that fit: a tag stands before the letters of a word.
     fitting = [AMERICAN.encode(word) for word in words if len(word) < symbols][-rows:]
     ids = np.full((len(fitting), symbols), AMERICAN.padding, dtype=np.int32)
     for row, row_symbols in zip(ids, fitting, strict=True):
         row[: len(row_symbols)] = row_symbols
+    # Logits in the padding mean nothing.
     return float(np.abs(reference(ids) - package(ids))[ids != AMERICAN.padding].max())
 
 
@@ -192,6 +196,7 @@ class G2PStage:
                 linear_quantize_weights,
             )
 
+            # Threshold 0, because the default would leave small matrices in float.
             linear = OpLinearQuantizerConfig(
                 mode="linear_symmetric", dtype="int8", granularity="per_channel", weight_threshold=0
             )

@@ -57,6 +57,7 @@ def run_upstream(checkpoint: Checkpoint, inputs: Tensors, pack: np.ndarray) -> T
     """Run upstream's unmodified KModel in float64, complex path, with the noise of the seed
     injected. `inputs` as `begin` gives them, the voice's pack [510, 1, 256].
     """
+    # Among tensors, phonemes are code points.
     phonemes = "".join(map(chr, inputs["phonemes"]))
     ids = torch.tensor([encode_phonemes(phonemes, checkpoint.config.vocab)])
     style = torch.from_numpy(style_row(pack, len(phonemes))).double()
@@ -92,12 +93,14 @@ def run_chain(chain: Chain, inputs: Tensors, reference: Tensors) -> Tensors:
     # without the mask and the padding: [1, C, n] and [1, C, F]
     own |= {name: own[name][:, :, 0] for name in ("hidden", "text")}
     own |= {"frames": own["frames"][:, :-1, 0, :frames], "chain": own["waveform"]}
+    # Of its own inputs the chain keeps one waveform, as `chain`.
     del own["spectrum"], own["waveform"]
     if "spectrum" in reference:
         given = {name: reference[name].astype(style.dtype) for name in (*FEATURES, "spectrum")}
         given |= {"style_decoder": style, "seed": inputs["seed"]}
         own["waveform"] = run_steps(VOCODER_STEPS, chain, given)["waveform"]
         source = [step for step in VOCODER_STEPS if step.stage == SOURCE]
+        # A step whose tensors are given is skipped: this one has to compute.
         del given["spectrum"]
         own["spectrum"] = run_steps(source, chain, given)["spectrum"]
     return own
@@ -111,10 +114,12 @@ def compare_runs(reference: Tensors, other: Tensors, limits: Mapping[str, float]
     for name in ORDER:
         one, two = reference.get(name), other.get(name)
         if name == "chain":
+            # The waveform of the chain has upstream's as its reference.
             one = reference.get("waveform")
         if name == "spectrum" and one is not None and two is not None:
             one, two = convert_to_rectangular(one), convert_to_rectangular(two)
         row = compare_tensor(name, one, two, limits.get(name, LEAST_DB))
+        # Shown without a verdict, unless there was nothing to compare.
         if name not in limits and row.verdict != ABSENT:
             row = replace(row, verdict=REPORTED)
         rows.append(row)

@@ -60,6 +60,7 @@ class Loudness:
     """
 
     def __init__(self, samples: np.ndarray) -> None:
+        # What is shorter than a step at the end is left out.
         count = len(samples) // STEP
         # [steps]
         peaks = np.abs(samples[: count * STEP]).reshape(count, STEP).max(axis=1)
@@ -67,6 +68,7 @@ class Loudness:
 
     def begin(self, step: int, symbol: str) -> int:
         """The sample where a sound begins whose first loud step is `step`."""
+        # Faint steps close before the loud one belong to a noisy sound.
         near = self.faint[(self.faint >= step - NOISY_STEPS) & (self.faint <= step)]
         return STEP * (int(near[0]) if symbol in NOISY and len(near) else step)
 
@@ -95,9 +97,11 @@ class Loudness:
         """The steps before and behind the longest quiet between two samples; None where it has
         less than 40 ms.
         """
+        # All steps that the stretch touches.
         first = max(0, first) // STEP
         last = -(-last // STEP)
         inside = self.loud[(self.loud >= first) & (self.loud < last)]
+        # Both ends count as loud, so that a quiet beside one is found.
         borders = np.concatenate([[first - 1], inside, [last]])
         longest = int(np.argmax(np.diff(borders)))
         before, behind = int(borders[longest]), int(borders[longest + 1])
@@ -109,6 +113,7 @@ def find_first_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> i
     chunk's first samples [n] hold nothing of it yet.
     """
     place = find_sounds(phonemes)[0]
+    # Token 0 is the boundary: symbol i is token i + 1.
     latest = int(edges[place + 1])
     loudness = Loudness(samples)
     symbol = strip_stress(phonemes[place:])
@@ -146,8 +151,10 @@ def move_to_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.n
     loudness = Loudness(samples)
     moved = np.clip(edges, 0, len(samples))
     word = sounds[0] + 1
+    # The boundary token takes the silence in front.
     _move_silence(moved, 0, 0, word, find_first_sound(samples, edges, phonemes) or 0)
     for before, behind in zip(sounds, sounds[1:], strict=False):
+        # Neighbouring sounds have no silence between them.
         if behind == before + 1:
             continue
         if any(symbol in PUNCTUATION for symbol in phonemes[before + 1 : behind]):
@@ -170,6 +177,7 @@ def _move_silence(edges: np.ndarray, last: int, end: int, first: int, begin: int
     """
     edges[:last] = np.minimum(edges[:last], end)
     edges[first:] = np.maximum(edges[first:], begin)
+    # Edges at equal distances from one sound to the next.
     steps = np.arange(first - last + 1)
     edges[last : first + 1] = end + (begin - end) * steps // max(1, first - last)
 
@@ -189,6 +197,7 @@ class JoinTrim:
         self.edges, self.phonemes, self.begun, self.start = edges, phonemes, first, 0
         self.at = 0
         self.held = np.zeros(0, np.float32)
+        # The last sound may begin this much before its token.
         self.hold_from = max(0, int(edges[find_sounds(phonemes)[-1] + 1]) - EARLY)
 
     def __call__(self, piece: np.ndarray) -> np.ndarray:
@@ -202,8 +211,10 @@ class JoinTrim:
                 return held[:0]
             self.begun = True
             self.start = max(0, sound - FADE_SAMPLES)
+            # A copy, because the fade is multiplied in place.
             held = held[self.start :].copy()
             held[:FADE_SAMPLES] *= fade(len(held[:FADE_SAMPLES]))
+        # the chunk's sample at which `held` begins
         offset = self.at - len(held)
         if self.at < self.edges[-1]:
             free = max(0, self.hold_from - offset)
@@ -245,8 +256,10 @@ def lengthen_pauses(durations: np.ndarray, parts: Sequence[str]) -> np.ndarray:
     drawn = durations.copy()
     place = 0
     for part in parts[:-1]:
+        # the token of the part's last sound
         last = place + find_sounds(part)[-1] + 1
         place += len(part) + 1
+        # The last sound, the marks behind it, and the space.
         least = [LAST_FRAMES, *[MARK_FRAMES] * (place - last - 1), SPACE_FRAMES]
         drawn[last : place + 1] = np.maximum(drawn[last : place + 1], least)
     return drawn
@@ -262,6 +275,7 @@ def split_shares(
     loudness = Loudness(samples)
     shares: list[Share] = []
     place = begin = 0  # of the chunk: its first phoneme in the call, its first sample
+    # The last part has none behind it.
     for part, following in zip_longest(parts, parts[1:]):
         # the space behind a chunk is its last token
         behind = place + len(part) + 1
@@ -273,7 +287,9 @@ def split_shares(
             if pause is None:
                 raise NoPause(f"no pause behind {part!r}")
             end = STEP * ((pause[0] + 1 + pause[1]) // 2)
+        # Only the first chunk has the boundary's frames in front.
         tokens = [0 if shares else durations[0], *durations[place + 1 : behind + 1]]
+        # Edges never leave the samples of the share.
         inner = np.clip(edges[place + 1 : behind + 1], begin, end) - begin
         share_edges = np.concatenate([[0], inner, [end - begin]])
         shares.append(Share(tuple(tokens), share_edges, (samples[begin:end],)))

@@ -178,12 +178,14 @@ def write_model_card(
     core_ml = data["vocoder"]["package"].endswith(PACKAGE)
     # of an encoder, of the vocoder
     places = ("CPU and GPU; CPU on the M5", "Neural Engine, CPU") if core_ml else ("CPU", "CPU")
+    # In the order of the files: the first voice of all speaks in the example.
     spoken: dict[str, list[str]] = {}
     for entry in data["voices"]["files"]:
         name = Path(entry["file"]).stem
         spoken.setdefault(voice_language(name), []).append(name)
     # text/us.rules
     read = sorted({Path(entry["file"]).name.split(".")[0] for entry in data["text"]})
+    # What the decision lacks is an error, and no gap on the card.
     template = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     ).from_string(CARD, globals={"short": short})

@@ -77,9 +77,11 @@ def build_stage(options: BuildOptions) -> "tuple[Manifest, ...]":
     # opened once, and not before what costs less was checked
     opened = cache(lambda: open_checkpoint(options.checkpoint))
     if options.stage == "vocoder":
+        # iOS 17 knows no functions, which leaves the padded layout.
         one_function = options.target == PADDED_TARGET
         layouts = (PADDED,) if one_function else RUNTIMES[options.runtime].layouts
         options = replace(options, layout=options.layout or default_layout(opened(), layouts))
+    # The key opens the checkpoint: an empty folder needs none.
     if not options.again and any(options.out.glob("*.json")):
         from kokoro_ane.core import current
 
@@ -109,6 +111,7 @@ def build_stage(options: BuildOptions) -> "tuple[Manifest, ...]":
         )
     from kokoro_ane.core import build_packages
 
+    # The key goes into the manifests, for the next build to compare.
     return build_packages(stage, options.out, kind, _identify(options, opened)[1])
 
 
@@ -132,6 +135,7 @@ def _identify(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         level = "" if options.method == "w8" else f"-{options.method}"
         paths = (options.out / f"{G2P_NAME}{level}.json",)
         weights = options.weights or WEIGHTS
+        # A missing file is refused later, in words of its own.
         made_from = sha256_of(weights) if weights.is_file() else ""
     else:
         if options.runtime != CORE_ML:
@@ -144,6 +148,7 @@ def _identify(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
         request = PackageRequest(checkpoint, options.out, options.precision, options.layout, files)
         paths = request.encoders if options.stage == "encoder" else (request.vocoder,)
         made_from = checkpoint.network_sha256
+    # As text, because JSON has no paths.
     what = {name: str(value) for name, value in asdict(options).items() if name not in WHERE}
     key = [what, made_from, source_sha256(*rooms), tool_versions(tools)]
     return paths, sha256_of_json(key)
@@ -247,6 +252,7 @@ def quantize_stage(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]
 
     if options.stage != "vocoder":
         for name, usual in (("layout", ""), ("runtime", CORE_ML), ("recipe", None)):
+            # Another value than the usual one was given by the user.
             if getattr(options, name) != usual:
                 raise InputError(
                     f"--{name} belongs to the vocoder: the {options.stage} has one layout and"
@@ -267,5 +273,6 @@ def quantize_stage(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.quantize import build_compressed
     stage = VOCODER_NAME if options.stage == "vocoder" else ENCODER_NAME
+    # Where no layout is named the level is made anew; a named one takes its file.
     anew = not options.layout
     return build_compressed(method, checkpoint, options.build, recipe, layout, anew, stage)

@@ -62,6 +62,7 @@ class ResumeState:
 
     def earlier(self, index: int, chunk: Chunk) -> Speech | None:
         """Chunk `index` of the earlier run, if it has the same phonemes and its file is whole."""
+        # A file that is missing or damaged is a chunk to be spoken again.
         with suppress(InputError):
             fields = read_npz(self.file(index), names=FIELDS)
             if str(fields["phonemes"]) == chunk.phonemes:
@@ -80,6 +81,7 @@ class ResumeState:
 
     def keep(self, speech: Speech) -> None:
         """Write a finished chunk; one of the earlier run stands there already."""
+        # Only what was spoken just now has times.
         if speech.seconds:
             fields = {name: getattr(speech, name) for name in FIELDS[1:]}
             path = self.file(speech.index)
@@ -105,6 +107,7 @@ class ResumeState:
         earlier = read_json(path, "it names what the kept chunks were made of")
         if not isinstance(earlier, dict):
             raise InputError(f"{path} is damaged: --fresh discards the chunks beside it")
+        # Names of both sides, because a setting may be new or gone.
         for name in sorted({*earlier, *settings}):
             if earlier.get(name) != settings.get(name):
                 raise InputError(
@@ -141,6 +144,7 @@ def resume_state(
             complete = True
         finally:
             count = len(state.chunk_files)
+            # Without chunks there is nothing to go on with.
             if complete or not count:
                 discard(folder)
             elif begun:
@@ -156,6 +160,7 @@ def explain_foreign_state(folder: Path) -> str | None:
     """Why a folder is no kept state, or None: for core.staging.check_output. A process that was
     killed before it wrote the settings leaves the lock alone.
     """
+    # By pattern: a user's own .npz is a stranger here.
     chunks = [path.name for path in ResumeState(folder).chunk_files]
     names = [SETTINGS, LOCK, *chunks] if (folder / SETTINGS).exists() else [LOCK]
     for path in (folder / name for name in names):

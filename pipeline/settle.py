@@ -54,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     )
 
     checkpoint = open_checkpoint(options.checkpoint)
+    # A file that is not ours is refused before a voice takes its 40 seconds.
     out = options.out and check_output(options.out / name_settled_file(checkpoint.sha256))
     names = options.voices or checkpoint.voices
     if not names:
@@ -64,6 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     settled = settle(checkpoint, packs)
     spent_s = time.monotonic() - started
     if out:
+        # A file knows voices by their values, so that a renamed one is found.
         by_hash = {voice_sha256(packs[name]): vectors for name, vectors in settled.items()}
         predictor = require_predictor(checkpoint).sha256
         write_settled(out, SettledVoices(predictor, checkpoint.sha256, by_hash))

@@ -132,6 +132,7 @@ class Kokoro:
         pieces = self.stream(parts or text, voice, **how)  # type: ignore[arg-type]
 
         def compute() -> "asyncio.Future[Piece | None]":
+            # None is the end, because a future cannot carry StopIteration.
             return loop.run_in_executor(None, next, pieces, None)
 
         def end(computed: "asyncio.Future[Piece | None]") -> None:
@@ -142,10 +143,13 @@ class Kokoro:
 
         computed = compute()
         try:
+            # Shielded: who stops waiting does not cancel what a thread computes.
             while (piece := await asyncio.shield(computed)) is not None:
+                # The next piece is computed while this one is used.
                 computed = compute()
                 yield piece
         finally:
+            # A thread that waits for a part would wait for ever.
             if parts is not None:
                 parts.cancel()
             # what is under way in its thread ends first
@@ -184,6 +188,7 @@ class Kokoro:
         """
         from kokoro_g2p import check_languages, voices_in
 
+        # Parts that are still being written cannot be read ahead.
         if isinstance(text, str) and not reading.phonemes:
             check_languages(text)
             for other in voices_in(text):
@@ -230,6 +235,7 @@ class Kokoro:
         if reading.lexicon or not resting:
             reader = text_reader(language, reading.lexicon, self.g2p_program[0], follow)
         else:
+            # Taking one out is a single step, so that no two threads get the same.
             reader = resting.pop()
         try:
             yield reader
@@ -278,6 +284,7 @@ class _PartsOfLoop:
 
     def __iter__(self) -> Iterator[str]:
         while True:
+            # The loop fetches the part, and this thread waits for it.
             self._awaited = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
             part = self._awaited.result()
             if part is None:
@@ -338,9 +345,11 @@ def load(
     """
     runtime = choose_runtime(runtime, method, layout)
     os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
+    # A package that was built anew has another time, and is opened anew.
     manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
     # threads that ask for one model wait for the first of them
     with _opening:
+        # A relative path leads elsewhere from another folder.
         return _open(checkpoint, runtime, method, layout, build, (Path.cwd(), *manifests))
 
 

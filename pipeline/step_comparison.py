@@ -74,11 +74,13 @@ def compare_tensor(
     difference = np.abs(reference - other)
     snr = snr_db(reference, other)
     largest = np.abs(reference).max(initial=0.0)
+    # [S], true where any value at that place of the last axis differs
     by_place = (difference > PARTING * largest).reshape(-1, reference.shape[-1]).any(axis=0)
     return StepRow(
         name,
         verdict=GOOD if snr >= limit_db else BAD,  # NaN is below every limit
         limit_db=limit,
+        # JSON has neither infinity nor NaN: equal is None, the others are LEAST_DB.
         snr_db=None if snr == EQUAL else max(snr, LEAST_DB) if snr == snr else LEAST_DB,
         max_abs=float(difference.max(initial=0.0)),
         parts_at=int(np.flatnonzero(by_place)[0]) if by_place.any() else None,
@@ -88,6 +90,7 @@ def compare_tensor(
 
 def replay_step(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[StepRow]:
     """Run one step on stored tensors; return a row for each tensor that it writes."""
+    # A step gets what it names and nothing else, so that a wrong list is found.
     tensors = step.run(chain, {name: stored[name] for name in step.reads})
     rows = []
     for name, limit_db in step.writes.items():

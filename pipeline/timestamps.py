@@ -80,12 +80,14 @@ def list_timed_words(speech: Speech, offset: int) -> tuple[TimedWord, ...]:
 def stamp(speech: Speech, offset: int) -> dict[str, Any]:
     """The times of one chunk whose pause begins at sample `offset`."""
     edges = find_edges_s(speech, offset)
+    # The two boundary tokens have times, and no symbol.
     symbols = ("", *speech.chunk.phonemes, "")
     return {
         "index": speech.index,
         "start_s": edges[0],
         "pause_s": convert_to_seconds(speech.pause),
         "end_s": edges[-1],
+        # There is one edge more than symbols: each ends where the next begins.
         "phonemes": list(map(list, zip(symbols, edges, edges[1:], strict=False))),
         "words": [asdict(word) for word in list_timed_words(speech, offset)],
     }
@@ -105,6 +107,7 @@ def show_words(words: Sequence[Timed], text: Text) -> str:
         # "2026" is several spoken words and one written item
         if word.start < last:
             continue
+        # Nothing that stands before the first word is shown.
         gap = text[last : word.start] if last >= 0 else ""
         pieces += [SPACES.sub(" ", without_markup(piece)) for piece in (gap, word.text)]
         last = word.end
@@ -119,6 +122,7 @@ def fold_lines(words: Sequence[Timed], text: Text) -> list[str]:
 
 def count_fitting(words: Sequence[Timed], text: Text) -> int:
     """How many words make the next cue; marks stay with the word before them."""
+    # One word at least, however long it takes.
     most = 1
     while most < len(words):
         longer = words[: most + 1]
@@ -143,6 +147,7 @@ def count_fitting(words: Sequence[Timed], text: Text) -> int:
 
 def format_clock(time_s: float, point: str) -> str:
     """hh:mm:ss,mmm."""
+    # Rounded as a whole, so that 0.9996 s carries over into the seconds.
     whole_s, ms = divmod(round(time_s * 1000), 1000)
     return f"{whole_s // 3600:02}:{whole_s // 60 % 60:02}:{whole_s % 60:02}{point}{ms:03}"
 
@@ -177,6 +182,7 @@ class TimesFile:
             self.chapters.append((show_words(words, self.text), words[0][1]))
         self.before = speech
         if self.suffix == ".json":
+            # A comma before every chunk but the first: none is left over at the end.
             self.file.write(",\n" if self.count else "\n")
             self.file.write(json.dumps(stamp(speech, self.samples), ensure_ascii=False))
             self.count += 1
@@ -193,6 +199,7 @@ class TimesFile:
         point = ","
         heading = "<b>{}</b>"
         if self.suffix == ".vtt":
+            # WebVTT reads both as markup.
             lines = lines.replace("&", "&amp;").replace("<", "&lt;")
             point = "."
             heading = "<c.chapter>{}</c>"
@@ -207,6 +214,7 @@ class TimesFile:
         if self.suffix == ".json":
             chapters = [{"title": title, "start_s": start_s} for title, start_s in self.chapters]
             marks = json.dumps(chapters, ensure_ascii=False)
+            # Here the length of the whole is known.
             self.file.write(
                 f'\n], "chapters": {marks}, "seconds": {convert_to_seconds(self.samples)}}}\n'
             )

@@ -64,6 +64,7 @@ def empty_model(config: dict[str, Any]) -> KModel:
         empty = folder / "empty.pth"
         torch.save({}, empty)
         config = {key: value for key, value in config.items() if key not in OURS_ONLY}
+        # A name that no repository has, so that nothing is downloaded.
         model = import_upstream("model").KModel(repo_id="none", config=config, model=str(empty))
     return model.eval()
 
@@ -81,12 +82,14 @@ def load_upstream(checkpoint: Checkpoint) -> KModel:
     """Return KModel with the checkpoint's weights, strictly loaded; Silence in place of a decoder
     of other widths.
     """
+    # As it stands in the file, because upstream takes a dictionary.
     model = empty_model(read_json(checkpoint.folder / "config.json", "a checkpoint has one"))
     parts = ["bert", "bert_encoder", "predictor", "text_encoder", "decoder"]
     if not has_upstreams_widths(checkpoint.config):
         model.decoder = Silence()
         parts.remove("decoder")
     for name in parts:
+        # Not strict, because either side has parameters that the other lacks.
         keys = getattr(model, name).load_state_dict(checkpoint.part(name), strict=False)
         for key in (*keys.missing_keys, *keys.unexpected_keys):
             if not key.endswith(ONE_SIDED):
@@ -100,11 +103,13 @@ def inject_noise(noise: Callable[[int], torch.Tensor]) -> AbstractContextManager
     """
 
     def draw(like: torch.Tensor, **_: Any) -> torch.Tensor:
+        # Only the sine noise has nine values over whole frames.
         if like.dim() == 3 and like.shape[2] == HARMONICS and like.shape[1] % FRAME_SAMPLES == 0:
             return noise(like.shape[1] // FRAME_SAMPLES).to(like.dtype)
         return torch.zeros_like(like)
 
     def fill(*shape: int, **_: Any) -> torch.Tensor:
+        # Any constant: the initial phase is never heard.
         return torch.full(shape, 0.37)
 
     return mock.patch.multiple(torch, rand=fill, randn_like=draw)
@@ -134,6 +139,7 @@ def collect_intermediates(
 
     def keep(*names: str) -> Callable[..., None]:
         """Return a hook that stores a module's output or, as a pre-hook, its first inputs."""
+        # A pre-hook has no output, so that its inputs are kept.
         return lambda _, inputs, *out: tensors.update(zip(names, out or inputs, strict=False))
 
     predictor = model.predictor

@@ -74,6 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         # a package computes in fp16 where its precision plan says so
         packages = RUNTIMES[runtime].is_for_packages
         limits = dict(intermediates.PACKAGE if packages else intermediates.FLOAT32)
+        # Predicted statistics are not upstream's, and limits of the waveform do not hold.
         if chain.vocoder.predictor:
             del limits["waveform"]
         other = intermediates.run_chain(chain, inputs, reference)
@@ -88,6 +89,7 @@ def main(argv: list[str] | None = None) -> int:
         "intermediates": {name: [asdict(row) for row in rows] for name, rows in tables.items()},
     }
     missed = sum(stage is not None for stage in bad.values())
+    # One missed limit in any table rejects the whole.
     code = EXIT_REJECTED if missed else EXIT_GOOD
     return conclude(options, report, code, f"{missed} of {len(bad)} miss a limit")
 

@@ -119,6 +119,7 @@ def write_vectors(
         np.save(aside / VOICE, chain.voice)
         np.save(aside / STATISTICS, chain.speaker.statistics)
         utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
+        # CUT is short, so that a few words have a join of every kind.
         speeches = speak_text_cut(chain, CUT)
         # the joined text is written as speak writes it
         with open_file(aside / JOINED) as sink:
@@ -136,6 +137,7 @@ def write_vectors(
             "text": _describe_text(speeches)
             | {"file": JOINED, "sha256": sha256_of(aside / JOINED)},
         }
+        # Last, because it holds the hashes of all other files.
         (aside / INDEX).write_text(json_text(index), encoding="utf-8")
     return index
 
@@ -162,6 +164,7 @@ def _write_utterance(folder: Path, chain: Chain, utterance: VectorUtterance) -> 
     for name, array in tensors.items():
         file = f"{utterance.id}/{name}.npy"
         path = folder / file
+        # Rows in order, whatever strides the tensor had here.
         np.save(path, np.ascontiguousarray(array))
         entries[name] = {
             "file": file,
@@ -177,6 +180,7 @@ def _describe_text(speeches: list[Speech]) -> dict[str, Any]:
     offset = 0
     chunks = []
     for speech in speeches:
+        # A chunk's own pause lies before its samples.
         start = offset + speech.pause
         words = [
             {"text": word.text, "start": word.start, "end": word.end} for word in speech.chunk.words
@@ -188,6 +192,7 @@ def _describe_text(speeches: list[Speech]) -> dict[str, Any]:
                 "pause_samples": speech.pause,
                 "start_sample": start,
                 "samples": len(speech.samples),
+                # each chunk draws noise of its own
                 "seed": SEED + speech.index,
                 "durations": list(speech.durations),
                 "edges": list(speech.edges),
@@ -218,6 +223,7 @@ def load_index(folder: Path) -> dict[str, Any]:
             " kokoro-ane vectors"
         )
     conform(index, Index, str(folder / INDEX))
+    # A name may lead nowhere but into the folder.
     for entry in _list_files(index):
         check_inside(entry["file"], f"{folder / INDEX}: a file's name")
     return index
@@ -245,11 +251,13 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
     InputError: other packages, damaged files.
     """
     index = load_index(folder)
+    # The limits hold for the packages that wrote the vectors.
     if index["packages"] != packages:
         raise InputError(
             f"{folder} was written with other packages ({', '.join(index['packages'])}): write the"
             " vectors again"
         )
+    # The stored voice speaks, whatever the checkpoint holds.
     speaker = Voice(read_npy(folder / VOICE), read_npy(folder / STATISTICS))
     chain = replace(chain, speaker=speaker)
     rows: list[StepRow] = []
@@ -271,6 +279,7 @@ def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[StepRo
     joined = np.concatenate([speech.audio for speech in speeches])
     cut = _describe_text(speeches)["chunks"] == text["chunks"]
     return [
+        # A truth as a tensor gets a row like all others.
         compare_tensor("chunks", np.ones(1), np.full(1, float(cut)), EQUAL, where="text:"),
         compare_tensor(JOINED, stored, joined, 40.0, where="text:"),
     ]

@@ -100,6 +100,7 @@ def main(argv: list[str] | None = None) -> int:
             "out": str(folder),
             "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         }
+    # What was just written is replayed, too: nothing is handed out unchecked.
     rows = check_vectors(folder, chain, packages)
     print_rows(f"{folder}, every step replayed on its stored inputs", rows)
     missed = [asdict(row) for row in rows if row.verdict != GOOD]

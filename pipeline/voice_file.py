@@ -29,11 +29,13 @@ ROWS, _, WIDTH = VOICE_SHAPE
 def encode_pack(pack: np.ndarray) -> bytes:
     """The smallest encoding of a style pack that keeps the voice."""
     rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
+    # Rounded first, so that the directions make up for its rounding.
     mean = rows.mean(0).astype("<f4")
     # directions by how much rows differ along them, the largest first
     lengths, sizes, directions = np.linalg.svd(rows - mean, full_matrices=False)
     # the first count that keeps the voice is the smallest file
     for count in range(WIDTH + 1):
+        # [256], [count, 256], [510, count]
         parts = (mean, directions[:count], (lengths * sizes)[:, :count])
         content = b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in parts)
         if is_near(pack, content):
@@ -50,12 +52,14 @@ def is_near(pack: np.ndarray, content: bytes) -> bool:
     """Whether every row of the encoding is near enough to the pack's."""
     rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     steps = _rms(np.diff(rows, axis=0))
+    # Each row's step to its nearer neighbour; the rows at the ends have one.
     nearer = np.minimum(np.append(steps, steps[-1]), np.append(steps[0], steps))  # [510]
     return bool((_rms(decode_pack(content) - rows) <= SHARE * nearer + ROUNDING * _rms(rows)).all())
 
 
 def decode_pack(content: bytes) -> np.ndarray:
     """The rows [510, 256] float32. Raises InputError for bytes of another size than a voice's."""
+    # 4 bytes a number: the mean row, then 256 + 510 numbers for each direction.
     count, rest = divmod(len(content) - 4 * WIDTH, 4 * (ROWS + WIDTH))
     if rest or count < 0:
         raise InputError(f"{len(content)} bytes are no voice of a bundle: bundle again")

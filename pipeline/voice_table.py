@@ -38,6 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.language:
         asked = options.language.lower()
         known = sorted({voice.language for voice in voices if voice.language})
+        # With a hyphen behind both, `en` finds en-GB, and `e` finds nothing.
         voices = tuple(
             voice for voice in voices if f"{voice.language}-".lower().startswith(f"{asked}-")
         )

@@ -96,6 +96,7 @@ def compute_channel_divisors(
     """
     places = {*(site.reader for site in list_sites(vocoder)), *list_scaled_at_input(vocoder)}
     divisors = {}
+    # Sorted, because the order of a set differs from run to run.
     for path in sorted(places & set(paths)) if exponent else ():
         reader = vocoder.get_submodule(path)
         assert isinstance(reader, Conv | ConvTranspose), path
@@ -141,10 +142,12 @@ def _compute_scales(activations: Tensor, reader: Conv | ConvTranspose, exponent:
     usable = (activations > QUIET) & (kernels > QUIET)
     if not usable.any():
         return torch.ones_like(activations, dtype=torch.float64)
+    # In logarithms, so that the mean that is taken out is geometric.
     raw = (
         exponent * activations.double().clamp(min=QUIET).log()
         - (1 - exponent) * kernels.double().clamp(min=QUIET).log()
     )
+    # A silent channel keeps a scale of 1.
     centred = torch.where(usable, raw - raw[usable].mean(), 0.0)
     return centred.exp().clamp(1 / MAX_SCALE, MAX_SCALE)
 
@@ -162,7 +165,9 @@ def _fold(site: Site, reader: Conv | ConvTranspose, scales: Tensor) -> None:
     # snake_a(z) / s = snake_(a s)(z / s)
     if site.snake is not None:
         _scale(site.snake.alpha, scales, axis=1)
+        # The module keeps 1 / alpha too, which has to follow.
         site.snake.freeze()
+    # The upsampler between works channel by channel, so that only its bias is divided.
     if site.depthwise is not None and site.depthwise.bias is not None:
         _scale(site.depthwise.bias, 1 / scales, axis=0)
     _scale(reader.weight, scales, axis=0 if isinstance(reader, ConvTranspose) else 1)
@@ -181,6 +186,7 @@ def find_time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
     generator = vocoder.generator
     chosen = {}
     for stage in range(len(generator.ups)):
+        # columns a frame behind this stage's upsampler
         columns = PROSODY_PER_FRAME * math.prod(generator.rates[: stage + 1])
         first = stage * generator.blocks_per_stage
         blocks = range(first, first + generator.blocks_per_stage)
@@ -239,6 +245,7 @@ def with_time_varying_scales(vocoder: Vocoder, caps: Mapping[str, float]) -> Voc
         conv = prepared.get_submodule(path)
         assert isinstance(conv, Conv), path
         smooth = path in columns
+        # A kernel that reaches far has a scale for every column, not a smooth one.
         ready = (
             ScaledConv(conv, envelope=TimeVaryingScale(columns[path], cap))
             if smooth

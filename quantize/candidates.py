@@ -68,6 +68,7 @@ class Candidates:
         folder.mkdir(parents=True, exist_ok=True)
         levels = make_uniform_levels(checkpoint, vocoder, method, layers, names, folder)
         code = source_sha256("core", "encoder", "vocoder", "quantize", "speech")
+        # What the gradients hang on names their file, so that other code measures anew.
         parts = (checkpoint.network_sha256, code, method.name, PROBES, EXCERPTS)
         path = folder / f"curvature-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.npz"
         if path.is_file():
@@ -83,6 +84,7 @@ class Candidates:
             stage = make_parent_stage(checkpoint, parent)
             assert isinstance(stage, StreamingStage)
             fixed = {name: ROWS_LEVEL for name, layer in layers.items() if is_always_rows(layer)}
+            # What is int8 in every choice is taken off before sizes are compared.
             whole_bytes -= count_saved_by_products(stage)
             whole_bytes -= sum(
                 count_saved_bytes(layers[name], level) for name, level in fixed.items()
@@ -98,6 +100,7 @@ class Candidates:
     def find_within(self, most_bytes: float, weights: Mapping[str, float]) -> tuple[Point, float]:
         """The choice of at most that size, and its size. Raises what find_first_within raises."""
         point = find_first_within(self._compute_curve(weights), self.whole_bytes, most_bytes)
+        # A recipe names every layer, also those that have no choice.
         whole = replace(point, levels={**point.levels, **self.fixed})
         return whole, self.whole_bytes - point.saved
 
@@ -107,6 +110,7 @@ class Candidates:
         path = locate_kept_recipe(self.checkpoint, self.method.name, build)
         recipe.save(path)
         if with_level:
+            # Levels were made apart: the choice takes each layer's form from its own.
             forms = {
                 layer: self.levels[level].forms[layer]
                 for layer, level in point.levels.items()
@@ -117,6 +121,7 @@ class Candidates:
         return path
 
     def _compute_curve(self, weights: Mapping[str, float]) -> list[Point]:
+        # Each kind in units of what it loses at worst, so that weights can be compared.
         units = {kind: weight / self._coarsest[kind] for kind, weight in weights.items()}
         return compute_trade_off(
             list_options(self.layers, self.curvature, tuple(self.levels), units)

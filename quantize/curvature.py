@@ -111,12 +111,14 @@ def make_uniform_levels(
         path = folder / f"{name}.safetensors"
         level = load_level(path, checkpoint, method, recipes[name]) if path.is_file() else None
         if level is None:
+            # Read once for all levels, and only where a level's file is missing.
             if calibration is None:
                 print("the tuning set is read for the levels' tables", file=sys.stderr)
                 every = [entry for plan in plans.values() for entry in plan.values()]
                 calibration = Calibration.from_checkpoint(checkpoint, vocoder, None, every)
             print(f"every layer at {name}", file=sys.stderr)
             level = calibration.make_level(method, plans[name])
+            # Its recipe tells this level's file from another's.
             level = CompressionLevel(method, level.forms, {}, {}, {}, 0.0, recipes[name])
             save_level(level, path, checkpoint)
         made[name] = level
@@ -147,6 +149,7 @@ class Curvature:
         for name, level in levels.items():
             for path, form in level.forms.items():
                 weight = _get_weight(model, path)
+                # The error d is what a level stores less the weight, in the weight's shape.
                 stored = torch.from_numpy(form.to_array().astype(np.float32)).view_as(weight)
                 errors.setdefault(path, {})[name] = stored - weight
         weights = [_get_weight(model, path).requires_grad_() for path in errors]
@@ -154,12 +157,16 @@ class Curvature:
         draws = torch.Generator().manual_seed(seed)
         for one in excerpts:
             samples = model(*make_reference_arguments(one.inputs)).flatten()
+            # Only its slope at the vocoder's own weights counts, so the reference is not
+            # subtracted.
             vector = _VECTORS[one.kind](samples, samples.detach())
             for turn in range(probes):
                 # with random signs, products of different places cancel on average: what is left
                 # of the squared projection is the squared distance
                 signs = torch.randint(0, 2, vector.shape, generator=draws) * 2.0 - 1.0
+                # By the root of the length, so that a squared projection is a mean over the vector.
                 product = (vector * signs).sum() / vector.numel() ** 0.5
+                # The graph is let go with the last probe of an excerpt.
                 gradients = torch.autograd.grad(product, weights, retain_graph=turn < probes - 1)
                 for (path, of_layer), gradient in zip(errors.items(), gradients, strict=True):
                     for name, error in of_layer.items():
@@ -169,6 +176,7 @@ class Curvature:
 
     def plain(self) -> dict[str, np.ndarray]:
         """The arrays for a file."""
+        # A layer's path has dots and no slash, so a slash separates the parts of a key.
         return {
             "/".join((kind, *key)): array
             for kind, by_key in self.projections.items()
@@ -237,6 +245,7 @@ def compute_pause_vector(samples: Tensor, reference: Tensor) -> Tensor:
 def running_power(samples: Tensor) -> Tensor:
     """Samples [n] -> the mean power of PAUSE_SAMPLES around each [n]."""
     squares = samples.square()[None, None]
+    # The window is odd, so that the result has the samples' length.
     return F.avg_pool1d(squares, PAUSE_SAMPLES + 1, 1, PAUSE_SAMPLES // 2)[0, 0]
 
 
@@ -260,6 +269,7 @@ def cut_excerpts(checkpoint: Checkpoint, vocoder: Vocoder, seed: int, count: int
         samples = torch.from_numpy(render_reference(vocoder, one))
         power = running_power(samples)
         heard = torch.nonzero(power > power.max() * 10 ** (-PAUSE_DB / 10)).flatten()
+        # Silence before the first word and behind the last is no pause between words.
         inner = torch.zeros_like(power)
         inner[heard[0] : heard[-1]] = 1.0
         quiet = (power < power.max() * 10 ** (-PAUSE_DB / 10)) * inner

@@ -52,6 +52,7 @@ class StoredPrefixLSTM(OneLSTM, OrderedLSTM):
 def with_stored_lstms(encoder: Encoder) -> Encoder:
     """A copy whose LSTMs hold their weights one by one."""
     copied = copy.deepcopy(encoder)
+    # A list, because modules are replaced while they are walked.
     for path, layer in list(copied.named_modules()):
         if isinstance(layer, PrefixLSTM):
             replace_module(copied, path, StoredPrefixLSTM(layer.make_flag_weights()))
@@ -63,6 +64,7 @@ def plan_encoder(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
     predictor.lstm.weight_ih.
     """
     functions = make_torch_functions(encoder)
+    # What a 16-bit package computes in fp32 has its weights in fp32 too.
     in_fp32 = {
         module
         for function, scopes in KEEP_FP32.items()
@@ -111,6 +113,7 @@ def collect_encoder_fits(
             style = style_row(checkpoint.blend(one.voice), len(one.phonemes))
             style = style[:, checkpoint.config.style_dim :]
             encode(backend, tuple(map(int, one.input_ids)), style, one.speed, one.durations)
+    # The encoder is the caller's, and stays as it was.
     for hook in hooks:
         hook.remove()
     return {
@@ -131,6 +134,7 @@ def _list_products(
         yield from ((f"{path}.weight_ih{end}", x) for end in ("", "_back"))
         yield from ((f"{path}.weight_hh", ahead[:-1]), (f"{path}.weight_hh_back", back[1:]))
     elif isinstance(layer, nn.Linear):
+        # [n, I]
         yield path, inputs[0].flatten(0, -2)
     elif isinstance(layer, Conv):
         yield path, Unfolded.from_layer(layer).gather_inputs(inputs[0])

@@ -44,9 +44,11 @@ def make_form(
         case PaletteWeights() if fit is not None:
             form = fit(weight, how)
         case PaletteWeights():
+            # Tables are made for rows on axis 0; the indices go back to the weight's axes.
             rows = find_row_palettes(weight.swapaxes(0, axis), how)
             form = rows.with_index(rows.index.swapaxes(0, axis), axis)
         case OwnGrid():
+            # Few different values make a table, many may still lie on a grid.
             form = find_own_values(weight) or find_own_rows(weight)
     if form is not None:
         form.label = label
@@ -71,11 +73,14 @@ def quantize_symmetric(weight: np.ndarray, bits: int, block: int, axis: int = 0)
     """
     rows = weight.swapaxes(0, axis)  # [O, I, ...]
     most = 2 ** (bits - 1) - 1
+    # [O, blocks, block taps]
     split = rows.reshape(len(rows), rows.shape[1] // block, -1).astype(np.float64)
     peaks = np.abs(split).max(axis=2)
     scale = np.where(peaks > 0, peaks / most, 1.0).astype(weight.dtype)  # [O, blocks]
+    # Clipped, because a scale that was rounded down would let the peak pass the most.
     whole = np.clip(np.rint(split / scale[:, :, None].astype(np.float64)), -most, most)
     values = whole.astype(np.int8).reshape(rows.shape).swapaxes(0, axis)
+    # [O, blocks, 1, ...], with the axes of the weight
     scale = scale.reshape(*scale.shape, *[1] * (weight.ndim - 2)).swapaxes(0, axis)
     return Integers(values, scale, bits=bits)
 
@@ -112,6 +117,7 @@ def _find_own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32] | None:
     levels = np.unique(row)
     near = _NEAR * float(np.abs(levels).max())
     gaps = np.diff(levels.astype(np.float64))
+    # A smaller gap lies between two roundings of one value.
     steps = gaps[gaps > 4 * near]
     # no gap: all weights are alike, and one level suffices
     if not len(steps):
@@ -131,4 +137,5 @@ def _find_own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32] | None:
         int((whole.astype(np.float32) * np.float32(trial) == levels).sum()) for trial in nearest
     ]
     best = np.float32(nearest[int(np.argmax(equal))])
+    # A neighbour of the scale is too near to move any integer.
     return np.rint(row / scale).astype(np.int8), best

@@ -127,7 +127,7 @@ class CompressionLevel:
         return 1.0 if path in self.caps else self.ranges[path]
 
     def _make_rounding(self, layer: nn.Module, path: str) -> RoundedInput:
-        # a range so small that its step is zero in 16 bits rounds to zero by any step
+        # A range whose step underflows fp16 gets a step of 1.
         scale = np.float16(self.get_range(path) / INT8_STEPS) or np.float16(1.0)
         step = np.array([scale], np.float16)
         reciprocal = getattr(layer, "reciprocal", None)
@@ -300,6 +300,7 @@ def _make_forms(
         axis = int(entry.layer.transposed)
         form = make_form(array, how, fit(path), axis, label)
         if taps > 1 and isinstance(form, Palette):
+            # [O, I, 1, taps] back to [O taps, I, 1, 1]
             index = form.index.permute(0, 3, 1, 2).reshape(-1, *form.index.shape[1:3], 1)
             form = form.with_index(index, axis=0)
         return form
@@ -317,6 +318,7 @@ def save_level(level: CompressionLevel, path: Path, checkpoint: Checkpoint) -> N
     from safetensors.numpy import save
 
     tensors = {f"{name}.{DIVISOR}": value.numpy() for name, value in level.divisors.items()}
+    # A tensor is named by its layer's path and the part of the form.
     for name, form in level.forms.items():
         tensors |= {f"{name}.{part}": tensor.numpy() for part, tensor in form.named_buffers()}
     words = {
@@ -325,6 +327,7 @@ def save_level(level: CompressionLevel, path: Path, checkpoint: Checkpoint) -> N
         "ranges": dict(level.ranges),
         "int8_macs_share": level.int8_macs_share,
         "made": describe_origin(checkpoint, level.method, level.recipe),
+        # of the tensors alone: the metadata that holds it cannot be part of it
         "sha256": hashlib.sha256(save(tensors)).hexdigest(),
     }
     with staged(path) as aside:
@@ -366,6 +369,7 @@ def load_level(
         raise InputError(f"{path} was altered: {again}")
     expected = describe_origin(checkpoint, method, recipe)
     differing = [key for key, value in expected.items() if made.get(key) != value]
+    # Where the code alone differs the level can be made again, which is no error.
     if differing == ["code"]:
         return None
     if differing:
@@ -374,6 +378,7 @@ def load_level(
     for name, array in tensors.items():
         layer, _, part = name.rpartition(".")
         arrays.setdefault(layer, {})[part] = array
+    # What is popped here is no array of a form, whose constructor takes all the others.
     divisors = {
         layer: torch.from_numpy(parts.pop(DIVISOR))
         for layer, parts in arrays.items()

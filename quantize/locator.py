@@ -97,6 +97,7 @@ class PackageRequest:
         """
         whole = self.path(ENCODER_NAME)
         parts = tuple(map(self.path, ENCODER_PARTS.values()))
+        # Where a whole package and two parts are there, the whole one is taken.
         return (
             parts
             if self.files or (not is_there(whole) and any(path.is_file() for path in parts))
@@ -108,6 +109,7 @@ class PackageRequest:
         source = self.source or self.checkpoint.source
         runtime = self.files or CORE_ML
         encoder = path.stem.startswith(ENCODER_NAME)
+        # A compressed encoder is made by `quantize`, whatever the vocoder's level is.
         if encoder and self.encoder not in ("", *CONVERTED):
             return QuantizeOptions(
                 self.encoder, stage="encoder", checkpoint=source, build=self.build
@@ -139,6 +141,7 @@ class PackageRequest:
             raise InputError(f"{path} does not exist: run `{command}`{hint}")
         manifest = Manifest.load(path)
         manifest.require_made_from(self.checkpoint, command)
+        # A file can be renamed by hand; its manifest says what it holds.
         if path == self.vocoder and manifest.level != self.level:
             raise InputError(
                 f"{path} says method {manifest.level!r}, expected {self.level!r}: run `{command}`"

@@ -44,6 +44,7 @@ class IntegerWeights:
 
     def choose_block(self, channels: int) -> int:
         """The block of a layer with that many input channels, at most all of them."""
+        # From the largest down: the first divisor is the largest.
         sizes = range(min(self.block, channels), LEAST_BLOCK - 1, -1)
         return next((size for size in sizes if channels % size == 0), channels)
 
@@ -72,6 +73,7 @@ class PaletteWeights:
         """How many of `outputs` output channels, with `width` weights each, share a table."""
         # 8 bits a byte: of the table's 2^bits values, and of the indices of one row
         fewest = 8 * value_bytes * 2**self.bits / (self.bits * width * TABLE_SHARE)
+        # Rows are shared evenly, so only divisors of the outputs count.
         sizes = range(self.rows or outputs, outputs)
         return next((size for size in sizes if outputs % size == 0 and size >= fewest), outputs)
 
@@ -367,6 +369,7 @@ def _parse_setting(setting: str) -> tuple[str, Any]:
     )
     kind = type(defaults[key])
     if kind is tuple:
+        # A tuple is written with commas, and nothing stands for an empty one.
         return key, tuple(filter(None, text.split(",")))
     try:
         # ValueError where a truth is neither 0 nor 1

@@ -58,6 +58,7 @@ class Sorted:
         order = np.argsort(values, kind="stable")
         counted = importance.reshape(-1)[order] / max(float(importance.mean()), _TINY)
         values = values[order]
+        # A zero goes first: the sum over [a, b) is then totals[b] - totals[a].
         totals = (
             np.concatenate([[0.0], np.cumsum(counted * term)]) for term in (1.0, values, values**2)
         )
@@ -67,12 +68,14 @@ class Sorted:
         """Mass, mean and summed squared error about the mean of each centre's interval. The mean of
         an empty one is the centre.
         """
+        # A value belongs to the nearest centre, so cells end half-way between two.
         borders = np.searchsorted(self.values, (centres[1:] + centres[:-1]) / 2)
         edges = np.concatenate([[0], borders, [self.values.size]])
         masses = np.diff(self.masses[edges])
         means = np.where(
             masses > _TINY, np.diff(self.sums[edges]) / np.maximum(masses, _TINY), centres
         )
+        # Rounding may leave the difference a little below zero.
         return masses, means, np.maximum(np.diff(self.squares[edges]) - masses * means**2, 0.0)
 
 
@@ -92,6 +95,7 @@ def find_palette(
     moves = count // 4
     while moves:
         trial, trial_error = _settle(data, _move(data, centres, moves))
+        # A gain below a ten-thousandth does not pay for the next move.
         if trial_error < error * (1 - 1e-4):
             centres, error = trial, trial_error
         else:
@@ -109,6 +113,7 @@ def find_row_palettes(
     groups = len(weight) // how.choose_rows(len(weight), weight[0].size, weight.itemsize)
     importance = np.ones(weight.shape) if importance is None else importance
     parts, counted = np.split(weight, groups), np.split(importance, groups)
+    # Each group of rows has a k-means of its own.
     made = [find_palette(part, how.bits, some) for part, some in zip(parts, counted, strict=True)]
     tables = np.stack([table for table, _ in made])
     if not how.int8_entries:
@@ -126,6 +131,7 @@ def find_row_palettes(
 
 def find_nearest(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The index of the nearest value of a rising table for every weight, uint8 and flattened."""
+    # In float64, because the middle of two fp16 values need not be one.
     middle = (table[1:].astype(np.float64) + table[:-1]) / 2
     return np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
 
@@ -136,6 +142,7 @@ def _make_first_guess(data: Sorted, count: int) -> np.ndarray:
     """
     heights, edges = np.histogram(data.values, bins=_BINS, weights=data.importance)
     mass = np.cumsum(np.cbrt(heights.astype(np.float64)))
+    # the middle of each of `count` equal shares of the mass
     quantiles = (np.arange(count) + 0.5) / count * mass[-1]
     return np.interp(quantiles, np.concatenate([[0.0], mass]), edges)
 
@@ -148,6 +155,7 @@ def _settle(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
         _, means, _ = data.compute_cells(centres)
         if np.array_equal(means, centres):
             break
+        # Cells are in order, and their means are too, but for rounding.
         centres = np.sort(means)
     return centres, float(data.compute_cells(centres)[2].sum())
 
@@ -158,8 +166,10 @@ def _move(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
     gaps = np.diff(means)
     # the error that joining two neighbouring cells adds
     merged = masses[1:] * masses[:-1] / np.maximum(masses[1:] + masses[:-1], _TINY) * gaps**2
+    # The right one of a pair leaves, and its cell falls to the left one.
     leave = np.argsort(merged, kind="stable")[:moves] + 1
     worst = np.argsort(-errors, kind="stable")[:moves]
+    # One deviation beside its mean, a new centre splits the worst cell.
     spread = np.sqrt(errors[worst] / np.maximum(masses[worst], _TINY))
     return np.sort(np.concatenate([np.delete(means, leave), (means[worst] + spread)]))
 
@@ -198,6 +208,7 @@ class Unfolded:
         """x [1, I, 1, S] -> [n, I taps]: the inputs of n evenly spaced outputs, at most
         MOST_COLUMNS.
         """
+        # The first outputs of a transposed kernel read columns that lie before x.
         margin = self.taps - 1 if self.transposed else self.padding
         padded = F.pad(x[0, :, 0], (margin, margin))  # [I, S']
         # a transposed kernel's taps run backwards over the inputs
@@ -223,6 +234,7 @@ class Unfolded:
         inner, out = weight.shape[:2]
         # [I, O, taps stride]
         whole = F.pad(weight[:, :, 0], (0, self.taps * self.stride - self.kernel))
+        # [I, O, taps, stride], then [O stride, I taps]
         return (
             whole.view(inner, out, self.taps, self.stride)
             .permute(1, 3, 0, 2)
@@ -236,6 +248,7 @@ class Unfolded:
         inner, out = like.shape[:2]
         # [I, O, taps, stride]
         whole = matrix.view(out, self.stride, inner, self.taps).permute(2, 0, 3, 1)
+        # The taps that were padded on are cut off.
         return whole.reshape(inner, out, -1)[..., : self.kernel].unsqueeze(2)
 
 
@@ -255,6 +268,7 @@ def round_matrix(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
     # how the error of one input spreads to those after it
     carry = torch.linalg.cholesky(inverse, upper=True)
     left = matrix[:, order].clone()
+    # [O, 2^bits - 1], half-way between the values of a row's table
     borders = ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
     index = torch.zeros(left.shape, dtype=torch.long)
     for start in range(0, len(order), STEP):
@@ -264,9 +278,12 @@ def round_matrix(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
             nearest = torch.searchsorted(borders, left[:, column, None].contiguous())  # [O, 1]
             index[:, column] = nearest[:, 0]
             error = (left[:, column] - values.gather(1, nearest)[:, 0]) / carry[column, column]
+            # The inputs of this strip that are not yet rounded take the error over.
             left[:, column:stop] -= error[:, None] * carry[column, column:stop]
             errors[:, column - start] = error
+        # All later inputs take the strip's errors in one product.
         left[:, stop:] -= errors @ carry[start:stop, stop:]
+    # Back from the order of strength to the layer's own.
     return index[:, torch.argsort(order)]
 
 
@@ -289,6 +306,7 @@ class Fit:
         rows, importance = (
             array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power)
         )
+        # K-means makes the tables; the moments choose among their values.
         chosen = find_row_palettes(rows, how, importance)
         # [O, 2^bits]
         repeats = len(matrix) // len(chosen.entries)
@@ -299,6 +317,7 @@ class Fit:
 
 def compute_style_moments(checkpoint: Checkpoint) -> Tensor:
     """The mean of s s^T, [128, 128], over the vocoder's half of every row of every voice."""
+    # [rows of all voices, 128]
     rows = torch.cat(
         [
             checkpoint.blend(voice)[:, 0, : checkpoint.config.style_dim]

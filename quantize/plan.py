@@ -63,7 +63,9 @@ def list_vocoder_layers(vocoder: Vocoder) -> tuple[LayerSpec, ...]:
             continue
         transposed = isinstance(module, nn.ConvTranspose2d)
         shape = module.weight.shape
+        # A transposed weight is [I, O, 1, k], any other [O, I, 1, k].
         channels, outputs = (shape[0], shape[1]) if transposed else (shape[1], shape[0])
+        # Taps of zero stand in a package's weights too, and take bytes there.
         zeros = shape[:3].numel() * getattr(module, "zero_taps", 0)
         layers.append(
             LayerSpec(
@@ -91,6 +93,7 @@ def _count_macs(vocoder: Vocoder) -> dict[str, int]:
     with FlopCounterMode(display=False) as counter:
         vocoder(asr, tracks, tracks, torch.zeros(1, style_dim, 1, 1), spectrum)
     root = f"{type(vocoder).__name__}."
+    # The counter counts a multiplication and an addition as two.
     return {
         path.removeprefix(root): sum(counts.values()) // 2
         for path, counts in counter.get_flop_counts().items()
@@ -170,6 +173,7 @@ def _plan_uniform(method: Method, layer: LayerSpec) -> LayerPlan:
         and method.activations.takes(layer.name)
     )
     weights = method.find_weights(layer.name)
+    # A palette that nothing can be fitted to gives way to integers.
     if is_fitted(weights) and not can_be_fitted(layer):
         weights = IntegerWeights()
     return plan_layer(layer, weights, int8_input)

@@ -94,6 +94,7 @@ def find_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
     """
     suffix = "" if method == "mixed" else f"-{method}"
     bundled = RECIPES / f"{checkpoint.name}{suffix}.json"
+    # What a search has just found goes before what the checkpoint brings.
     places = [
         locate_kept_recipe(checkpoint, method, build),
         checkpoint.folder / f"{method}.json",
@@ -101,12 +102,14 @@ def find_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
     ]
     if has_kokoros_vocoder(checkpoint.config):
         places.append(RECIPES / f"{KOKORO_INT8}{suffix}.json")
+    # Where there is none, the bundled path stands in the message about it.
     return next((path for path in places if path.is_file()), bundled)
 
 
 def load_recipe(path: Path) -> QuantizationRecipe:
     """Read a recipe. Raises InputError when it is missing, not JSON, or has other keys."""
     data = read_json(path, f"there is no recipe for this checkpoint; {FIND}")
+    # A key that is missing or unknown is an InputError here, not a constructor's TypeError.
     conform(data, QuantizationRecipe, str(path))
     if (number := data.get("format")) != FORMAT:
         raise InputError(

@@ -62,6 +62,7 @@ class ActivationStatistics:
         over the clips. The largest magnitude would be set by single columns of single sentences:
         on real Kokoro it balances worse.
         """
+        # A thousandth of the columns exceeds the value of this rank; a short clip has its largest.
         ranks = [max(1, int(RARE * top.columns)) - 1 for top in self.tops.values()]
         sizes = zip(self.tops.values(), ranks, strict=True)
         return torch.stack([top.values[:, rank] for top, rank in sizes]).mean(dim=0)
@@ -73,6 +74,7 @@ class ActivationStatistics:
         largest = 0.0
         for top in self.tops.values():
             values = top.values if divisor is None else top.values / divisor.float()[:, None]
+            # The share is one of all values, in whatever channels they lie.
             rank = max(1, round(beyond * len(values) * top.columns))
             largest = max(largest, float(values.flatten().topk(rank).values[-1]))
         return largest
@@ -94,6 +96,7 @@ class ActivationStatistics:
         """The mean of x x^T, [size, size], over the columns."""
         assert self.sums is not None
         upper = self.sums / self.count
+        # The lower half was never summed: it mirrors the upper one.
         return upper.triu() + upper.triu(1).T
 
     def add(self, other: "ActivationStatistics") -> None:
@@ -101,6 +104,7 @@ class ActivationStatistics:
         self.tops |= other.tops
         if other.sums is not None:
             self.sums = other.sums if self.sums is None else self.sums.add_(other.sums)
+        # Sums are large, so the other's are let go at once.
         other.sums = None
         self.count += other.count
 
@@ -131,6 +135,7 @@ def read_activations(
     def record_inputs(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         sums, clip = current[get_ident()]
         reading = sums.setdefault(place.path, ActivationStatistics())
+        # The eager copy may read alpha times what the vocoder's convolution reads.
         x = inputs[0] if place.alpha is None else inputs[0] / place.alpha.view(1, -1, 1, 1)
         if place.path in tops and (first is None or clip < first):
             reading.tops[clip] = find_tops(x, 1 - percentile / 100)
@@ -140,6 +145,7 @@ def read_activations(
             )
 
     def render_share(number: int) -> None:
+        # Clips are dealt by number, so that a thread has the same ones on every machine.
         for clip in range(number, len(clips), DEALS):
             if ended.is_set():
                 return
@@ -159,6 +165,7 @@ def read_activations(
             run_on_threads(render_share, range(DEALS))
         finally:
             ended.set()  # interrupted: a thread reads its clip to the end, and no other
+    # In the order of the threads, because a sum of floats depends on its order.
     joined = read[0]
     for other in read[1:]:
         for path, reading in other.items():

@@ -61,6 +61,7 @@ def attach_level(stage: StreamingStage, level: CompressionLevel, inputs: bool = 
     decoder, utterance = stage.modules[DECODER], stage.modules[UTTERANCE]
     for generator in (decoder.get_submodule("generator"), utterance.get_submodule("generator")):
         for name, layer in list(generator.named_modules()):
+            # A wrapped convolution stands one name deeper, as `conv`.
             path = f"generator.{name}".removesuffix(".conv")
             of_level = path in level.forms or path in level.ranges
             if of_level and isinstance(getattr(layer, "weight", None), Tensor):
@@ -106,6 +107,7 @@ def measure_statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> 
     clips = list(make_calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
     with use_one_thread_each():
         before, after = (
+            # [2R], the mean over the sentences
             np.mean([residuals(clip) for clip in clips], axis=0)
             for residuals in (Residuals(stage.modules) for stage in (plain, rounded))
         )

@@ -68,6 +68,7 @@ def compute_trade_off(options: Sequence[Option]) -> list[Point]:
     by_layer: dict[str, list[Option]] = {}
     for option in options:
         by_layer.setdefault(option.layer, []).append(option)
+    # A layer's prices rise along its hull, so sorting keeps its steps in their order.
     steps = sorted(
         (step for layer in by_layer.values() for step in _find_hull(layer)),
         key=lambda step: step[0],
@@ -78,6 +79,7 @@ def compute_trade_off(options: Sequence[Option]) -> list[Point]:
         levels[after.layer] = after.level
         saved = points[-1].saved + after.saved - before.saved
         distance = points[-1].distance + after.distance - before.distance
+        # Each point has its own copy, because `levels` goes on changing.
         points.append(Point(saved, distance, dict(levels)))
     return points
 
@@ -86,6 +88,7 @@ def find_first_within(curve: Sequence[Point], whole_bytes: float, most_bytes: fl
     """The first point of at most that size, of a package that has `whole_bytes` in fp16. Raises
     InputError with how far the curve goes.
     """
+    # Sizes fall along the curve: the first that fits has the least distance.
     for point in curve:
         if whole_bytes - point.saved <= most_bytes:
             return point
@@ -115,9 +118,11 @@ def count_saved_bytes(layer: LayerSpec, level: str) -> float:
         beside = layer.outputs
     elif isinstance(weights, PaletteWeights):
         rows = weights.choose_rows(layer.outputs, layer.elements // layer.outputs)
+        # the values of all tables
         beside = 2**weights.bits * (layer.outputs // rows)
     else:
         return 0.0
+    # Every weight saves bits; every scale or table value costs two bytes.
     return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * beside
 
 
@@ -128,6 +133,7 @@ def _find_hull(layer: Sequence[Option]) -> list[tuple[float, Option, Option]]:
     steps: list[tuple[float, Option, Option]] = []
     here = next(option for option in layer if option.level == HALF)
     while ahead := [option for option in layer if option.saved > here.saved]:
+        # The cheapest option ahead, however far: whatever lies between is above the hull.
         prices = [(o.distance - here.distance) / (o.saved - here.saved) for o in ahead]
         best = ahead[prices.index(min(prices))]
         steps.append((min(prices), here, best))

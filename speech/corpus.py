@@ -111,6 +111,7 @@ def cut_within(clip: Utterance, frames: float) -> Utterance:
     words = fitting[-1]
 
     def keep_ends(values: np.ndarray, first: int, last: int) -> np.ndarray:
+        # What is in front, and the closing token's share at the end.
         return np.concatenate([values[:first], values[len(values) - last :]])
 
     columns = PROSODY_PER_FRAME * int(ends[words]), PROSODY_PER_FRAME * closing
@@ -139,6 +140,7 @@ def read_speech_lines(name: str) -> list[Line]:
     """The frozen lines of a set, in order."""
     head, *rows = locate_speech(name).read_text(encoding="utf-8").splitlines()
     columns = [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]
+    # Voices of one language need one column of phonemes.
     return [
         Line(
             float(row["speed"]),
@@ -156,6 +158,7 @@ def require_disjoint(tuned: Iterable[Clip], judged: Iterable[Clip]) -> None:
     judged.
     """
     judged_ids: dict[str, str] = {}
+    # By text and by phonemes: two spellings may sound alike.
     for other in judged:
         judged_ids |= {letters(other.text): other.id, other.phonemes: other.id}
     for utterance in tuned:
@@ -178,4 +181,5 @@ def load(file: Path) -> Utterance:
     fields: dict[str, Any] = read_npz(
         file, names=("input_ids", "durations", "f0_hz", "energy", *texts)
     )
+    # Texts stand in the file as arrays without a dimension.
     return Utterance(**fields | {name: str(fields[name]) for name in texts})

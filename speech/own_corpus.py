@@ -38,6 +38,7 @@ def read_corpus(file: Path, checkpoint: Checkpoint) -> tuple[SpokenLine, ...]:
         raise InputError(f"{file} holds {len(rows)} lines: give 1 to {MOST_LINES}")
     voices = checkpoint.voices
     lines: dict[str, SpokenLine] = {}
+    # Line 1 holds the names of the columns.
     for number, row in enumerate(rows, 2):
         try:
             line = _read_line(row.rstrip("\r"))
@@ -46,6 +47,7 @@ def read_corpus(file: Path, checkpoint: Checkpoint) -> tuple[SpokenLine, ...]:
             encode_phonemes(phonemes, checkpoint.config.vocab)
         except InputError as problem:
             raise InputError(f"{file}, line {number}: {problem}") from None
+        # A line that stands twice is judged once.
         lines.setdefault(line.id, line._replace(phonemes=phonemes))
     chosen = tuple(lines.values())
     require_disjoint(list_spoken_lines(checkpoint, TUNING), chosen)
@@ -63,5 +65,6 @@ def _read_line(row: str) -> SpokenLine:
     except ValueError:
         raise InputError(f"the speed {speed[:20]!r} is no number") from None
     check_speed(pace)
+    # A speed of 1 and of 1.0 is the same line.
     digest = hashlib.sha256(f"{voice}\t{pace:g}\t{text}".encode()).hexdigest()
     return SpokenLine(f"{CORPUS}-{digest[:16]}", voice, text, "", pace)

@@ -46,6 +46,7 @@ def settle(checkpoint: Checkpoint, packs: Mapping[str, np.ndarray]) -> dict[str,
         voice = voice_sha256(pack)
         vector = find_statistics(checkpoint, predictor, voice)
         if vector is None:
+            # The models are opened for the first voice that nobody has settled.
             bench = bench or Settling(checkpoint, predictor)
             phonemes, residuals = bench.measure_residuals(name, pack)
             vector = keep_statistics(
@@ -59,8 +60,10 @@ def fit_line(pack: np.ndarray, phonemes: list[int], residuals: np.ndarray) -> np
     """The line that is nearest to residuals [n, 2R] of utterances of these counts of phonemes:
     where it begins, and its change up to the style's end (core.voices.style_path), [2, 2R].
     """
+    # Row n - 1 of a pack is for n phonemes.
     along = style_path(pack)[np.array(phonemes) - 1]
     inputs = np.stack([np.ones_like(along), along], axis=1)  # [n, 2]
+    # [2, 2R]: the value where the line begins, then its change
     line: np.ndarray = np.linalg.lstsq(inputs, residuals, rcond=None)[0]
     return line
 
@@ -102,5 +105,6 @@ class Settling:
                 self.checkpoint, self.vocoder, self.texts, utterance, FIRST_SEED + number, pack
             )
             phonemes.append(len(utterance.phonemes))
+            # The predictor adds these to its product, so they come off like the product.
             measured.append(self.residuals(inputs) - self.predictor.usual)
         return phonemes, np.stack(measured)

@@ -98,6 +98,7 @@ def list_speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
         for voice, other in zip(first, (*first[2:], *first[:2]), strict=True)
         if voice != other
     )
+    # One voice alone has no blends, and says the second set itself.
     return (*voices[JUDGED_SPEAKERS:], *blends) or first
 
 
@@ -136,6 +137,7 @@ def load_own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utteranc
     Raises InputError for a checkpoint without voices or encoder, and for a damaged cached file.
     """
     lines = list_voiced_lines(checkpoint, name)
+    # Each once, in order: the key of the cache is made of them.
     voices = tuple(dict.fromkeys(voice for _, voice, _ in lines))
     path = cache_root() / "speech" / f"{name}-{_compute_key(checkpoint, name, voices)}.npz"
     if path.is_file():
@@ -230,6 +232,7 @@ def _compute_key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> st
     # the number of threads changes the last bits of a sum
     made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {code}"
     digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())
+    # By values, so that a voice whose file was replaced speaks anew.
     for voice in voices:
         digest.update(checkpoint.blend(voice).numpy().tobytes())
     for path in (checkpoint.folder / "config.json", locate_speech(name)):
@@ -319,6 +322,7 @@ def make_calibration_inputs(
             vocoder,
             encoder,
             utterance,
+            # Another shift gives the same sentence other noise.
             seed=first_seed + shift * len(sentences) + number,
         )
 
@@ -349,4 +353,5 @@ def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
         utterance,
         seed=0,
     )
+    # 20 frames are half a second.
     return cut_excerpt(inputs, start=20, frames=frames)

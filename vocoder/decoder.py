@@ -63,10 +63,12 @@ class InverseStft(nn.Module):
         inside = torch.ones_like(x[:, :1]) if mask is None else mask.values.to(x.dtype)
         magnitude = torch.exp(x[:, :BINS])  # [B, 11, 1, S]
         magnitude = magnitude if mask is None else magnitude * inside
+        # Upstream's phase is the sine of what conv_post computes.
         phase = torch.sin(x[:, BINS:])
         # [B, 22, 1, S]
         spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)
         stride = (1, HOP_SAMPLES)
+        # Half a window at either end is no sample of the utterance.
         trim = (0, N_FFT // 2)
         signal = F.conv_transpose2d(spectrum, self.kernel, stride=stride, padding=trim)
         envelope = F.conv_transpose2d(inside, self.window_power, stride=stride, padding=trim)
@@ -89,6 +91,7 @@ class AdaINResBlock1(nn.Module):
     ) -> None:
         super().__init__()
         self.convs1 = Modules(
+            # as wide as its input
             Conv(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2)
             for d in dilations
         )
@@ -145,6 +148,7 @@ class Generator(nn.Module):
         super().__init__()
         net = config.istftnet
         style_dim = config.style_dim
+        # Channels halve with every upsampling.
         widths = [net.upsample_initial_channel // 2**i for i in range(len(net.upsample_rates) + 1)]
         self.m_source = SourceLayer()
         self.ups: Modules[ConvTranspose] = Modules()
@@ -161,6 +165,7 @@ class Generator(nn.Module):
             # spectrum columns to one step of this stage: 1 in the last one
             stride = math.prod(net.upsample_rates[i + 1 :])
             last = i + 1 == len(net.upsample_rates)
+            # The last stage reads column by column, an earlier one kernels of two strides.
             taps, reach = (1, 0) if last else (2 * stride, (stride + 1) // 2)
             self.noise_convs.append(
                 Conv(
@@ -293,12 +298,14 @@ class Vocoder(nn.Module):
         mask: Mask | None,
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None]:
         """The arguments of the generator: x [B, C, 1, 2F], style, spectrum, the mask at rate 2F."""
+        # F0 and energy have two values a frame.
         double = mask.upsampled(2) if mask is not None else None
         asr = masked(asr, mask)
         f0 = masked(self.F0_conv(masked(f0, double)), mask)  # [B, 1, 1, F]
         energy = masked(self.N_conv(masked(energy, double)), mask)
         residual = masked(self.asr_res(asr), mask)
         x, _ = self.encode(concatenate(asr, f0, energy), style, mask)
+        # Every block reads text, F0 and energy again.
         for block in self.decode:
             x, mask_out = block(masked(concatenate(x, residual, f0, energy), mask), style, mask)
         return masked(x, mask_out), style, spectrum, mask_out

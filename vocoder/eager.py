@@ -102,6 +102,7 @@ def compute_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     channels, steps = x.shape[1], x.shape[3]
     rows = x.permute(0, 2, 3, 1).reshape(steps, channels)
+    # Few steps are one group: there a running sum is exact enough.
     groups = GROUPS if steps >= GROUPS * GROUPS else 1
     count = steps // groups
     # [1, groups * C, 1, count]
@@ -151,6 +152,7 @@ class SnakeConv(nn.Module):
         """x [1, in, 1, S] -> [1, out, 1, S]."""
         u = self.norm(x, affines)  # alpha times AdaIN's result
         wave = torch.sin(u)
+        # In place: u + sin(u)^2 is alpha times Snake, and the weights divide by alpha.
         return self.conv(u.addcmul_(wave, wave))
 
 
@@ -189,6 +191,7 @@ class LeakyBlock(nn.Module):
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, inner, 1, S] -> [1, out, 1, S or 2S]."""
         h = F.leaky_relu_(self.norm1(x, affines), LEAKY_SLOPE)
+        # A shortcut without a convolution takes the factor itself.
         shortcut = x * HALF_POWER if self.conv1x1 is None else self.conv1x1(x)
         if self.pool is not None:
             h = self.pool(h)  # [1, inner, 1, 2S]
@@ -257,6 +260,7 @@ class EagerVocoder(nn.Module):
         self.generator = EagerGenerator(vocoder.generator, rows)
         for layer in self.modules():
             if isinstance(layer, Conv | ConvTranspose):
+                # Weights in the layout of what they multiply, or each call would reorder them.
                 layer.weight.data = put_channels_last(layer.weight.data)
         dtype = vocoder.F0_conv.weight.dtype
         self.register_buffer("style_weight", torch.cat(rows.weights).to(dtype))  # [rows, style_dim]
@@ -317,12 +321,15 @@ def find_places(eager: EagerVocoder) -> dict[str, Place]:
         alpha = None
         outer = 1.0
         if isinstance(parent, SnakeConv):
+            # Its norm's result is alpha times the vocoder's.
             alpha = parent.norm.scale
         elif name.endswith(("conv2", "conv1x1")):
             outer = HALF_POWER
         elif name.startswith("generator.ups.") and name != "generator.ups.0":
+            # It reads the sum over parallel blocks, `count` times the mean.
             alpha = torch.full((layer.in_channels,), float(eager.generator.count))
         path = name.removesuffix(".conv")
+        # The first convolution of a pair stands before an AdaIN.
         centred = ".convs1." in path or path.endswith("conv1")
         places[name] = Place(path, alpha, outer, centred)
     return places

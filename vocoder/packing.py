@@ -63,6 +63,7 @@ class VocoderInputs:
     def __post_init__(self) -> None:
         frames = self.asr.shape[-1]
         expected = {
+            # -1 is no size, so a tensor of another rank never fits.
             "asr": (1, self.asr.shape[1] if len(self.asr.shape) == 3 else -1, frames),
             "f0_hz": (1, PROSODY_PER_FRAME * frames),
             "energy": (1, PROSODY_PER_FRAME * frames),
@@ -86,6 +87,7 @@ def cut_excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs
     """`frames` frames from `start` on, as an utterance."""
     stop = start + frames
     pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
+    # F frames have 120F + 1 columns: both edges count.
     columns = slice(COLUMNS_PER_FRAME * start, COLUMNS_PER_FRAME * stop + 1)
     return VocoderInputs(
         inputs.asr[..., start:stop],
@@ -115,6 +117,7 @@ def pack_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
     """Pad a tensor [1, R, n] of `per_frame` columns a frame with zeros and write it row after row:
     [1, R * per_frame, bucket + 1].
     """
+    # One frame more than the bucket holds the columns behind the last frame.
     missing = per_frame * (bucket + 1) - part.shape[-1]
     return np.pad(part, ((0, 0), (0, 0), (0, missing))).reshape(1, -1, bucket + 1)
 
@@ -126,6 +129,7 @@ def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
     packed = pack(inputs, bucket)
     others = packed[:, :-SPECTRUM_ROWS]
     spectrum = packed[:, -SPECTRUM_ROWS:]
+    # [1, 22, 20 (B + 1), 6]
     spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, -1, COLUMNS_PER_STEP)
     spectrum = spectrum.transpose(0, 1, 3, 2)  # [1, 22, 6, 20 (B + 1)]
     return np.concatenate([others, spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)

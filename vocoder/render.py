@@ -73,6 +73,7 @@ class VocoderPackage:
         bucket.
         """
         style = inputs.style[:, :, None, None]
+        # Statistics without rows, because this layout measures them.
         return self.run(self.pack(inputs), style, style[:, :0], inputs.frames).numpy()
 
 
@@ -99,7 +100,9 @@ def render_exact(vocoder: Vocoder, inputs: VocoderInputs) -> np.ndarray:
 
 def make_reference_arguments(inputs: VocoderInputs) -> tuple[Tensor, ...]:
     """The arguments of Vocoder.forward: asr, F0, energy, style, spectrum."""
+    # [1, hidden, 1, F]
     asr = inputs.asr[:, :, None]
+    # [1, 1, 1, 2F]
     f0 = inputs.f0_hz[:, None, None]
     energy = inputs.energy[:, None, None]
     return asr, f0, energy, inputs.style[:, :, None, None], inputs.spectrum[:, :, None]

@@ -40,6 +40,7 @@ class Ramp(nn.Module):
 
     def __init__(self, rate: int) -> None:
         super().__init__()
+        # An even rate has no centre tap: its taps lie half a column off.
         reach = rate - 0.5 * (1 + rate % 2)
         centres = torch.linspace(-reach, reach, 2 * rate - rate % 2)
         self.rate = rate
@@ -66,6 +67,7 @@ class TimeVaryingScale(nn.Module):
         # [1, 1, R, W]
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         for factor in FACTORS[self.columns]:
+            # ceil_mode, because x may end within a frame
             level = F.max_pool2d(level, (1, factor), (1, factor), ceil_mode=True)
         level = self.compute_envelope(level)
         # Constants: a length read off x becomes int16 in the package, and 117,601 columns do not
@@ -83,6 +85,7 @@ class TimeVaryingScale(nn.Module):
         )
         first = level[..., :1]
         last = level[..., -1:]
+        # The ends are repeated twice, so that neither mean nor ramps read beyond them.
         level = torch.log(torch.cat([first, first, level, last, last], dim=3))
         level = F.avg_pool2d(level, (1, WIDTH), (1, 1))  # [1, 1, R, n + 2]
         for ramp in self.rise:
@@ -101,6 +104,7 @@ class ColumnScale(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [1, C, R, W] -> [1, 1, R, W]."""
+        # The largest magnitude, without a tensor of magnitudes.
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         return torch.log(level.clamp(min=self.floor))
 
@@ -171,6 +175,7 @@ class ScaledConv(Conv):
         y = result * torch.exp(level)
         if self.taps is not None:
             return self.taps.sum_blocks(y, self.bias)
+        # The bias is no part of what was divided, and comes last.
         return y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
 
     def _run_conv(self, x: Tensor, bias: Tensor | None) -> Tensor:

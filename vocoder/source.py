@@ -87,9 +87,11 @@ def draw_noise(frames: int, seed: int) -> np.ndarray:
     rest = count % _BLOCK
     stream = np.random.RandomState(seed & 0xFFFFFFFF)
     bits = stream.randint(0, 1 << 32, size=count + (_BLOCK if rest else 0), dtype=np.uint32)
+    # 24 bits, as many as float32 holds
     uniform = (bits & 0xFFFFFF).astype(np.float32) * np.float32(2.0**-24)
     drawn = _box_muller(uniform[: count - rest])
     if rest:
+        # The last 16 are drawn anew, although the first of them were drawn before.
         drawn = np.concatenate([drawn[: count - _BLOCK], _box_muller(uniform[count:])])
     return drawn.reshape(1, frames * FRAME_SAMPLES, HARMONICS)
 
@@ -97,6 +99,7 @@ def draw_noise(frames: int, seed: int) -> np.ndarray:
 def _box_muller(uniform: np.ndarray) -> np.ndarray:
     """[16n] in [0, 1) -> [16n] standard normal."""
     blocks = uniform.reshape(-1, _BLOCK)
+    # 1 - u lies in (0, 1], so that its logarithm is finite.
     radius = np.sqrt(np.float32(-2) * np.log(1 - blocks[:, : _BLOCK // 2]))
     angle = np.float32(2 * np.pi) * blocks[:, _BLOCK // 2 :]
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
@@ -112,6 +115,7 @@ def compute_sine_waves(f0_hz: np.ndarray) -> np.ndarray:
     # [B, 2F] cycles of the fundamental
     cycles = np.cumsum(f0_hz.astype(np.float64) * (STEP_SAMPLES / SAMPLE_RATE_HZ), axis=1)
     last = cycles.shape[1] - 1
+    # In steps: sample n lies at (n + 0.5) / 300 - 0.5, between two middles.
     place = np.clip((np.arange(STEP_SAMPLES * (last + 1)) + 0.5) / STEP_SAMPLES - 0.5, 0, last)
     low = np.floor(place).astype(np.int64)
     share = place - low
@@ -165,9 +169,11 @@ class HarmonicSource:
         voiced = voiced[..., None].astype(np.float64)  # [B, 600F, 1]
         # A voiced sample has a little noise; an unvoiced one is noise alone.
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
+        # [B, 600F, 9]
         waves = compute_sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(
             np.float64
         )
+        # one merged value a sample, [B, 600F]
         return np.tanh(waves @ self.weights.astype(np.float64) + np.float64(self.bias))
 
     def compute_spectrum(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:

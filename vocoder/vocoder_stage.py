@@ -76,6 +76,7 @@ def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:
     far as they exist.
     """
     fitting = [b for b in buckets if frames <= b <= max(MAX_CHECK_FRAMES, buckets[0])]
+    # Two factors may choose the same bucket, which is checked once.
     return tuple(
         sorted({min(fitting, key=lambda b: abs(b - frames * factor)) for factor in (1, 3, 10)})
     )
@@ -113,6 +114,7 @@ def measure_fills(
         figures.append(measure_snr(name, tight, plain, LIMIT_PADDING_DB))
         if precision == "fp16":
             name = f"fp16's noise, bucket {bucket} over {buckets[0]}"
+            # Frame by frame, so that quiet frames count like loud ones.
             value = float((noise - tight_noise).mean())
             figures.append(Check(name, value, LIMIT_FLAT_DB, at_least=False))
     return figures
@@ -140,6 +142,7 @@ class VocoderFacts(ProgramFacts):
         one column; `find_tail_values` says what it is of any other.
         """
         operations = computing(program)
+        # Integers and truths have no precision to keep.
         floats = [(op, value) for op in operations for value in op.outputs if value.dtype.is_float]
         wide = [(op, value) for op, value in floats if value.dtype.name == "fp32"]
         if name == DECODER:
@@ -207,6 +210,7 @@ def _is_over_time(op: Operation, program: Program) -> bool:
     if op.op_type not in OVER_TIME or "axes" not in op.inputs:
         return op.op_type in OVER_TIME
     axes = np.ravel(np.asarray(program.constant(op.inputs["axes"][0])))
+    # Time is the last axis, by either number.
     return bool({3, -1} & set(axes.tolist()))
 
 
@@ -289,6 +293,7 @@ class VocoderStage(CheckedVocoder):
 
     def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The waveform of the speech at several fills of the buckets that hold it."""
+        # The same package in float64, where only a broken mask makes a difference.
         exact = Program(programs[MAIN].path, precision=EXACT)
         holding = tuple(bucket for bucket in self.buckets if bucket >= self.speech.frames)
         return measure_fills(

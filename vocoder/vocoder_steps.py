@@ -80,9 +80,11 @@ def require_sound(waveform: Array) -> None:
     """
     require_finite("waveform", waveform, BROKEN)
     samples = as_array(waveform)
+    # [n - 1], true where two neighbours are equal at full scale
     still = (np.diff(samples) == 0) & (np.abs(samples[1:]) >= FULL_SCALE)
     # where a run begins and ends: a 0 on either side closes the first and the last one
     edges = np.flatnonzero(np.diff(np.concatenate([[0], still, [0]])))
+    # Edges take turns: a run begins at an even one and ends at the next.
     longest = 1 + max(edges[1::2] - edges[::2], default=0)
     if longest >= PINNED_SAMPLES:
         raise InputError(
@@ -112,6 +114,7 @@ def _compute_spectrum(_: VocoderContext, tensors: Tensors) -> Tensors:
 
 def _pack(context: VocoderContext, tensors: Tensors) -> Tensors:
     phonemes = len(tensors["durations"]) - 2  # without the boundary tokens
+    # Among the tensors there are two styles; the vocoder's is style_decoder.
     five = (tensors["style_decoder" if name == "style" else name] for name in FIELDS)
     (features,) = computed(
         lambda *inputs: (context.vocoder.pack(VocoderInputs(*inputs)),),
@@ -132,6 +135,7 @@ def _run_vocoder(context: VocoderContext, tensors: Tensors) -> Tensors:
         return (context.vocoder.run(features, style, statistics, frames),)
 
     inputs = [tensors[name] for name in VOCODER_INPUTS]
+    # NaN in an input is told from NaN that the vocoder made of it.
     for name, value in zip(VOCODER_INPUTS, inputs, strict=True):
         require_finite(name, value)
     (waveform,) = computed(render, *inputs, arrays=context.vocoder.arrays)

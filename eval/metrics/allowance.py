@@ -68,6 +68,7 @@ def spectrum_distance_db(reference: Windows, test: Windows) -> np.ndarray:
 
 def level_distance_db(reference: Windows, test: Windows) -> np.ndarray:
     """Magnitude of the level difference [windows]."""
+    # Without a floor, two near silences would differ by many dB.
     floor = reference.level.mean() * 10 ** (LEVEL_FLOOR_DB / 10)
     return np.abs(decibels((test.level + floor) / (reference.level + floor)))
 
@@ -102,6 +103,7 @@ def pitch_distance_cents(reference: PitchTrack, track: PitchTrack) -> np.ndarray
     """Mean magnitude of the F0 difference in windows of 60 ms; a step that is not voiced, or an
     octave off, counts GROSS_CENTS.
     """
+    # [steps]; a track has an F0 at every step, voiced or not
     cents = np.abs(1200 * np.log2(track.hz / reference.hz))
     return running_mean(
         np.where(lost_pitch(reference, track), GROSS_CENTS, cents), WINDOW // PITCH_HOP
@@ -140,6 +142,7 @@ class Seed:
             spectrum=spectrum_distance_db(reference.windows, seed.windows),
             level=level_distance_db(reference.windows, seed.windows),
             click=jumps_db(reference.signal, seed.signal),
+            # A seed that is quieter than the reference allows nothing: only rises count.
             pause=rises_db(levels, np.maximum(levels, pause_levels(seed.signal))),
             pitch=pitch_distance_cents(reference.pitch, seed.pitch),
             sure=sure_pitch(reference.pitch, reference.pitch)
@@ -173,6 +176,7 @@ class Allowance:
         # A window counts where every rendition is sure of the pitch: elsewhere trackers differ by
         # chance.
         sure = np.all([seed.sure for seed in seeds], axis=0).astype(float)
+        # all steps of the window: a mean of ones, but for rounding
         counts = running_mean(sure, WINDOW // PITCH_HOP) > 1 - 1e-6
         pitch = steps("pitch", ALLOWED_CENTS, STEP_CENTS)
         # [active / 4, 24], by one seed after the other
@@ -186,6 +190,7 @@ class Allowance:
             click=steps("click", CLICK_ALLOWED_DB, STEP_DB),
             pause=steps("pause", PAUSE_ALLOWED_DB, STEP_DB),
             pitch=np.where(counts, pitch, NO_PITCH).astype(np.int16),
+            # A byte holds differences up to 127 / 256 either way.
             cepstrum=np.clip(np.rint(cepstrum / STEP_CEPSTRUM), -127, 127)
             .astype(np.int8)
             .flatten(),
@@ -194,6 +199,7 @@ class Allowance:
     def plain(self) -> dict[str, np.ndarray]:
         """The arrays for a file: differences of neighbours, which take half the room."""
         arrays = {part.name: getattr(self, part.name) for part in fields(self)}
+        # The first difference is the first value itself, so that a running total gives all of them.
         return {
             name: array if array.dtype == np.int8 else np.diff(array, prepend=array.dtype.type(0))
             for name, array in arrays.items()

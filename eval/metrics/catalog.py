@@ -42,6 +42,7 @@ class Metric:
 
     def fits(self, trial: Trial | ProsodyTrial) -> bool:
         """Whether the trial has what this metric needs."""
+        # A part that is missing is None, or False for `scaled`.
         return isinstance(trial, self.trial) and all(
             getattr(trial, part) not in (None, False) for part in self.needs
         )
@@ -276,6 +277,7 @@ METRICS = MappingProxyType({**SOUND, **PROSODY})
 
 def measure(trial: Trial | ProsodyTrial, only: Collection[str] = ()) -> dict[str, float]:
     """Measure every metric that the trial has the parts for, or those of `only`."""
+    # A metric that the trial lacks a part for is left out, and not 0.
     return {
         name: metric.function(trial)
         for name, metric in METRICS.items()

@@ -49,6 +49,7 @@ def defect(signal: np.ndarray) -> str | None:
     seconds = len(signal) / SAMPLE_RATE_HZ
     if seconds < SHORTEST_SECONDS:
         return f"lasts {seconds:.3f} s: at least {SHORTEST_SECONDS} s are needed"
+    # NaN is looked for before the level, because a mean that is NaN is below no threshold.
     broken = int(np.count_nonzero(~np.isfinite(signal)))
     if broken:
         return f"holds {broken} samples that are NaN or infinite"
@@ -60,6 +61,7 @@ def defect(signal: np.ndarray) -> str | None:
 
 def frames(signal: np.ndarray, length: int = FRAME_LENGTH, hop: int = FRAME_HOP) -> np.ndarray:
     """signal [samples] -> overlapping frames [n, length], the last one ending inside the signal."""
+    # A view without a copy: the frames share the signal's memory.
     return np.lib.stride_tricks.sliding_window_view(signal, length)[::hop]
 
 
@@ -67,6 +69,7 @@ def power_spectrum(signal: np.ndarray, starts: np.ndarray | None = None) -> np.n
     """signal [samples] -> |FFT|^2 of Hann-windowed 25 ms frames [n, 513], those that begin at
     `starts` [n] or all.
     """
+    # The periodic Hann window of spectral analysis; np.hanning would give the symmetric one.
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME_LENGTH) / FRAME_LENGTH)
     chosen = frames(signal) if starts is None else frames(signal, hop=1)[starts]
     return np.square(np.abs(np.fft.rfft(chosen * window, FFT_SIZE, axis=1)))
@@ -81,6 +84,7 @@ def at_16_khz(signal: np.ndarray) -> np.ndarray:
     """24 kHz [n] -> 16 kHz [ceil(2 n / 3)], scipy's polyphase filter (Kaiser 5.0): the only
     resampling in the evaluation.
     """
+    # 24 kHz to 16 kHz is 2 up and 3 down: both rates in units of 8 kHz.
     return resample_poly(signal, MODEL_RATE_HZ // 8000, SAMPLE_RATE_HZ // 8000)
 
 
@@ -89,6 +93,7 @@ def running_mean(values: np.ndarray, length: int) -> np.ndarray:
     where there are fewer.
     """
     length = min(length, len(values))
+    # Differences of a running total: the cost does not grow with the length.
     total = np.cumsum(np.concatenate([np.zeros_like(values[:1]), values]), axis=0)
     return (total[length:] - total[:-length]) / length
 
@@ -109,6 +114,7 @@ def alignment(reference: np.ndarray, test: np.ndarray, longest: int) -> tuple[in
     size = 1 << (len(reference) + longest).bit_length()
     spectrum = np.fft.rfft(test, size) * np.conj(np.fft.rfft(reference, size))
     correlation = np.fft.irfft(spectrum, size)
+    # Negative lags stand at the end of a circular correlation, where negative indices find them.
     lags = np.arange(-longest, longest + 1)
     lag = lags[np.argmax(np.abs(correlation[lags]))]
     power = np.sqrt(np.square(reference).sum() * np.square(test).sum())
@@ -134,6 +140,7 @@ def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
         csd(reference, test, **segments)[1],
         [welch(signal, **segments)[1] for signal in (reference, test)],
     )
+    # [bins], held below 1, where a bin would weigh infinitely much
     coherence = np.minimum(
         np.square(np.abs(cross)) / np.maximum(powers[0] * powers[1], 1e-300), MOST_COHERENCE
     )
@@ -141,6 +148,7 @@ def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
     phases = cross / np.maximum(np.abs(cross), 1e-300)
     likely = np.fft.irfft(coherence / (1 - coherence) * phases)
     lags = np.arange(-longest, longest + 1)
+    # The magnitude, because a test that is turned over peaks downwards.
     return int(lags[np.argmax(np.abs(likely[lags]))])
 
 
@@ -158,6 +166,7 @@ def windows_of(signal: np.ndarray) -> Windows:
     """Cut a signal [samples] at 24 kHz, of at least 60 ms, into windows."""
     mel = power_spectrum(signal) @ mel_bank(MEL_BANDS).T
     level = np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1)
+    # 8 frames of 25 ms, 5 ms apart, span 60 ms; so do 12 steps of 5 ms.
     return Windows(
         running_mean(mel, (WINDOW - FRAME_LENGTH) // FRAME_HOP + 1),
         running_mean(level, WINDOW // FRAME_HOP),
@@ -195,8 +204,10 @@ def track_pitch(signal: np.ndarray) -> PitchTrack:
     windowed = np.lib.stride_tricks.sliding_window_view(signal - signal.mean(), PITCH_FRAME)[
         ::PITCH_HOP
     ] * np.hanning(PITCH_FRAME)
+    # Padded to 4096, so that the correlation wraps around at no lag that is looked at.
     spectrum = np.square(np.abs(np.fft.rfft(windowed, PITCH_FFT, axis=1)))
     correlation = np.fft.irfft(spectrum, axis=1)[:, : SAMPLE_RATE_HZ // LOWEST_HZ + 2]
+    # Lag 0 is a frame's power [frames]; a silent frame's is held above zero.
     power = np.maximum(correlation[:, 0], 1e-20)
     normal = correlation / power[:, None] / _window_correlation()[: correlation.shape[1]]
     # Twice the period correlates as well: a longer lag pays for each octave.
@@ -215,6 +226,7 @@ def _peak(curve: np.ndarray, rows: np.ndarray, lags: np.ndarray) -> np.ndarray:
     # A period is no whole number of samples: at 400 Hz one sample is 29 cents.
     before, at, after = (curve[rows, lags + step] for step in (-1, 0, 1))
     bend = before - 2 * at + after
+    # A flat top has no parabola: its peak stays at the whole lag.
     return lags + np.clip(
         np.divide(before - after, 2 * bend, out=np.zeros_like(at), where=np.abs(bend) > 1e-12),
         -1.0,
@@ -236,6 +248,7 @@ def mel_cepstrum(power: np.ndarray) -> np.ndarray:
     bins = power.shape[1]
     # The start: the cepstrum of the spectrum itself, bent to the mel axis.
     cepstrum = np.fft.irfft(np.log(power), axis=1)[:, :bins]
+    # Log magnitude is half of log power: a sum of cosines of which the two ends alone are halved.
     cepstrum[:, [0, -1]] /= 2
     mel = cepstrum @ warping(bins, ORDER + 1, ALPHA).T
     moving, gain = np.arange(len(power)), cepstrum[:, 0]
@@ -243,6 +256,7 @@ def mel_cepstrum(power: np.ndarray) -> np.ndarray:
         # A step solves one system a frame, so frames that are still leave the iteration.
         previous, (change, gain) = gain, _newton_step(mel[moving], power[moving])
         mel[moving] += change
+        # Only from the second step on is the previous gain a residual's power.
         if step:
             still = np.abs((gain - previous) / gain) < _STILL
             moving, gain = moving[~still], gain[~still]
@@ -254,6 +268,7 @@ def mel_cepstrum(power: np.ndarray) -> np.ndarray:
 def _newton_step(mel: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The correction [frames, 25] and the residual's power [frames] at the present estimate."""
     bins = power.shape[1]
+    # [frames, bins], bent back to the linear frequency axis
     log_magnitude = np.fft.rfft(
         mel @ warping(ORDER + 1, bins, -ALPHA).T, 2 * (bins - 1), axis=1
     ).real
@@ -268,6 +283,7 @@ def _newton_step(mel: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.nda
     # [frames, 25, 25]
     system = toeplitz[:, np.abs(lags[:, None] - lags)] + hankel[:, lags[:, None] + lags]
     target = r[:, : ORDER + 1] - (-ALPHA) ** lags
+    # one right side a frame, [frames, 25, 1]
     return np.linalg.solve(system, target[..., None])[..., 0], r[:, 0]
 
 

@@ -76,7 +76,9 @@ def voiceprint_of(signal: np.ndarray) -> np.ndarray:
     """
     from librosa.feature import melspectrogram
 
+    # One part at least: its 160 frames begin 160 samples apart.
     samples = at_least(at_16_khz(signal), PART_FRAMES * 160)
+    # Every signal is brought to one level, so that loudness is no part of a voiceprint.
     samples = samples * (VOICEPRINT_RMS / np.sqrt(np.square(samples).mean()))
     # [frames, 40]
     mel = melspectrogram(
@@ -85,6 +87,7 @@ def voiceprint_of(signal: np.ndarray) -> np.ndarray:
     # [parts, 160, 40]
     starts = range(0, len(mel) - PART_FRAMES + 1, PART_STEP)
     parts = np.stack([mel[start : start + PART_FRAMES] for start in starts])
+    # A mean of unit vectors is shorter than 1, so it is brought back to length 1.
     return _unit(_voice_encoder()(torch.from_numpy(parts)).mean(dim=0)).numpy()
 
 
@@ -168,6 +171,7 @@ def _without_torchaudio() -> "Iterator[None]":
     if importlib.util.find_spec("torchaudio"):
         yield
         return
+    # An empty module satisfies the import; it goes afterwards, so that others still find none.
     sys.modules["torchaudio"] = ModuleType("torchaudio")
     try:
         yield
@@ -180,6 +184,7 @@ def _voice_encoder() -> VoiceEncoder:
     """Read the package's weights only: its module wants webrtcvad."""
     path, encoder = _needs("resemblyzer") / "pretrained.pt", VoiceEncoder()
     stored = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
+    # Only the network's own tensors are taken: a training checkpoint may hold more.
     encoder.load_state_dict({name: stored[name] for name in encoder.state_dict()})
     return encoder.eval()
 
@@ -188,6 +193,7 @@ def pesq_positions(reference: np.ndarray, test: np.ndarray) -> tuple[float, ...]
     """Score the test by PESQ at each of the three positions."""
     cuts = pauses_between(reference)
     pieces = list(zip(np.split(reference, cuts), np.split(test, cuts), strict=True))
+    # The pieces of a long clip count by their length.
     weights = [len(piece) for piece, _ in pieces]
     positions = []
     for start in PESQ_STARTS:
@@ -204,6 +210,7 @@ def pauses_between(signal: np.ndarray) -> list[int]:
         return []
     # A cut may lie a second off the equal share, so shares are planned that much shorter.
     count = -(-len(signal) // int((LONGEST_PESQ_SECONDS - SEARCH_SECONDS) * SAMPLE_RATE_HZ))
+    # [samples] the energy of the 60 ms around each sample
     power = np.convolve(np.square(signal), np.ones(WINDOW), mode="same")
     reach, cuts = int(SEARCH_SECONDS / 2 * SAMPLE_RATE_HZ), []
     for share in range(1, count):
@@ -216,6 +223,7 @@ def pauses_between(signal: np.ndarray) -> list[int]:
 def _pesq(reference: np.ndarray, test: np.ndarray, start: int) -> float:
     from pesq import NoUtterancesError, pesq  # loads a C extension
 
+    # The silence before the clip shifts it on PESQ's frame grid by `start` samples.
     silence = (PESQ_SILENCE + start, PESQ_SILENCE)
     signals = (at_16_khz(np.pad(signal, silence)) for signal in (reference, test))
     try:
@@ -248,6 +256,7 @@ def recognized(
     decoder.process_raw(audio.tobytes(), full_utt=True)
     decoder.end_utt()
     hypothesis = decoder.hyp()
+    # A variant of a pronunciation is written word(2); which one was heard does not matter.
     return tuple(re.sub(r"\(\d+\)", "", hypothesis.hypstr).split()) if hypothesis else ()
 
 

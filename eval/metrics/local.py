@@ -85,6 +85,7 @@ def roughness_percent(trial: Trial) -> float:
     ratio = np.minimum(np.sqrt(test[heard] / reference[heard]), 10.0)  # a click is not a modulation
     # [91, steps]
     turns = np.exp(-2j * np.pi * ROUGH_HZ[:, None] * heard * CLICK_HOP / SAMPLE_RATE_HZ)
+    # Without its mean, a steady gain is no modulation at any frequency.
     return float(200 * np.abs(turns @ (ratio - ratio.mean())).max() / len(heard))
 
 
@@ -99,6 +100,8 @@ def pause_peak_db(trial: Trial) -> float:
     inner = slice(loud[0], loud[-1])
     # What the reference or any other seed has in a pause may be there.
     allowed_db = STEP_DB * trial.allowance.pause[inner]
+    # As a rise over the reference, 30 dB below its loudest is what every seed in a pause stays
+    # below.
     loudest = np.full_like(reference, reference.max() * 10 ** (PAUSE_RANGE_DB / 10))
     pauses = allowed_db < rises_db(reference, loudest)[inner]
     rises = rises_db(reference, pause_levels(trial.test))[inner] - allowed_db
@@ -115,6 +118,7 @@ def local_pitch_cents(trial: Trial) -> float:
     """
     allowed = trial.allowance.pitch
     distance = pitch_distance_cents(trial.baseline.pitch, trial.pitch)
+    # A window without a sure pitch is multiplied by 0, so that nothing in it exceeds.
     return _excess(distance * (allowed != NO_PITCH), STEP_CENTS * np.maximum(allowed, 0))
 
 

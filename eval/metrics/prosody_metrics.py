@@ -73,6 +73,7 @@ def length_percent(trial: ProsodyTrial) -> float:
 def pause_ms(trial: ProsodyTrial) -> float:
     """Largest difference of a pause at a mark, the space behind it included."""
     spans = pauses(trial.clip.phonemes)
+    # A sentence without a mark has no pause that could differ.
     return MS_PER_FRAME * max((abs(int(trial.moved[span].sum())) for span in spans), default=0)
 
 
@@ -86,7 +87,9 @@ def pauses(phonemes: str) -> list[slice]:
         if symbol and (symbol in PAUSES or symbol == " "):
             start = place if start is None else start
         elif start is not None:
+            # Spaces alone lie between words and are no pause.
             if set(phonemes[start:place]) & PAUSES:
+                # Token 0 is the boundary, so symbol i is token i + 1.
                 spans.append(slice(start + 1, place + 1))
             start = None
     return spans

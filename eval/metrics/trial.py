@@ -78,6 +78,7 @@ class Heard:
 
     def plain(self) -> dict[str, np.ndarray]:
         """Ask every model, and return the answers as arrays for a file."""
+        # A file of arrays holds no strings: words travel as bytes of UTF-8.
         words = np.frombuffer(" ".join(self.words).encode(), np.uint8)
         scores = np.array([self.dnsmos, self.distillmos])
         return {"words": words, "voiceprint": self.voiceprint, "scores": scores}
@@ -86,6 +87,7 @@ class Heard:
     def read(cls, plain: Mapping[str, np.ndarray]) -> Self:
         """Take the answers from a file: no model is asked."""
         heard = cls(np.zeros(0))
+        # A cached_property looks here first, and what stands here is never computed.
         heard.__dict__ |= {
             "words": tuple(plain["words"].tobytes().decode().split()),
             "voiceprint": plain["voiceprint"],
@@ -250,6 +252,7 @@ class Trial:
         checked["other_seeds"] = tuple(
             self._checked("other seed's", signal) for signal in self.other_seeds
         )
+        # A frozen dataclass can replace its own fields in this way only.
         for role, signal in checked.items():
             object.__setattr__(self, role, signal)
 
@@ -260,6 +263,7 @@ class Trial:
             wrong = f"holds {len(signal)} samples, {whose} {samples}"
         if wrong:
             raise InputError(f"the {role} signal {wrong}")
+        # In float64, no figure depends on the type that was handed in.
         return np.ascontiguousarray(signal, dtype=np.float64)
 
     def _length_of(self, role: str) -> tuple[int, str]:
@@ -346,7 +350,9 @@ class Retimed(Trial):
         reference, test = (
             FRAME_SAMPLES * np.concatenate([[0], np.cumsum(tokens)]) for tokens in self.durations
         )
+        # Middles are carried over, so that frames of both sides are centred on the same sound.
         middles = np.interp(starts + length / 2, reference, test)
+        # A frame that would reach beyond the test is moved inside it.
         return np.clip(np.rint(middles - length / 2), 0, len(self.test) - length).astype(np.int64)
 
     @property

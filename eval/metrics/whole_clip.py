@@ -54,6 +54,7 @@ def mcd_db(trial: Trial) -> float:
 
 
 def _distance_db(one: np.ndarray, other: np.ndarray) -> float:
+    # c0 is left out: it is the frame's loudness, which has metrics of its own.
     return float(MCD_DB * np.linalg.norm(one[:, 1:] - other[:, 1:], axis=1).mean())
 
 
@@ -65,6 +66,7 @@ def mcd_increase_db(trial: Trial) -> float:
     In each frame never more than the test's own distance (a distance obeys the triangle
     inequality), so mcd_db bounds it for any third party, a recording included.
     """
+    # [active / 4, 24]
     reference = trial.baseline.cepstrum[::EVERY_CEPSTRUM, 1:]
     test = trial.cepstrum[::EVERY_CEPSTRUM, 1:]
     third = reference + STEP_CEPSTRUM * trial.allowance.cepstrum.reshape(reference.shape)
@@ -100,6 +102,7 @@ def log_spectral_distance_db(trial: Trial) -> float:
     """Mean over active frames of the root mean square over 513 bins of the difference of floored
     log power spectra.
     """
+    # [active, 513]
     difference = decibels(trial.spectrum) - decibels(trial.baseline.spectrum)
     return float(np.sqrt(np.square(difference).mean(axis=1)).mean())
 
@@ -187,6 +190,7 @@ def residue_db(tone: Tone, signal: np.ndarray) -> float:
     harmonics = np.zeros_like(reference)
     harmonics[step::step] = reference[step::step]
     power = np.square(np.abs(harmonics)).sum()
+    # The real part of the projection: a turned phase is an error, not a gain.
     gain = float((test * harmonics.conj()).real.sum() / power)
     if abs(gain) >= LEAST_GAIN:
         test = test / gain
@@ -194,6 +198,7 @@ def residue_db(tone: Tone, signal: np.ndarray) -> float:
 
 
 def _middle_spectrum(signal: np.ndarray, lag: int = 0) -> np.ndarray:
+    # A vowel's ends rise and fall; its middle is steady.
     start = (len(signal) - TONE_WINDOW) // 2 + lag
     return np.fft.rfft(signal[start : start + TONE_WINDOW])
 
@@ -245,6 +250,7 @@ def word_errors_added(trial: Trial) -> float:
         raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
     test, reference = trial.heard.words, trial.baseline.heard.words
     words = words_of(trial.text)
+    # Both may err against the text: what counts is what the test adds.
     return float(edit_distance(test, words) - edit_distance(reference, words))
 
 
@@ -280,6 +286,7 @@ def pause_floor_db(trial: Trial) -> float:
 
 def peak_db(trial: Trial) -> float:
     """20 log10(max |t| / max |r|)."""
+    # A peak is an amplitude: its decibels are twice those of a power ratio.
     return float(2 * decibels(np.abs(trial.test).max() / np.abs(trial.reference).max()))
 
 

@@ -78,8 +78,10 @@ class StatisticsPredictor:
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Inputs [n, D] -> means and log variances [n, 2R] in float64, for fitting and checks."""
+        # [n, D]
         z = (inputs - self.mean) * self.scale
         products = z @ self.axes.T @ self.landmarks.T
+        # |z - landmark|^2 of every pair [n, m], without a difference of every pair
         distance = np.square(z).sum(1)[:, None] + self.squares[None] - 2 * products
         return np.exp(-distance / self.width) @ self.hidden.T @ self.outer.T + self.bias
 
@@ -89,6 +91,7 @@ class StatisticsPredictor:
         variances [2R] float64.
         """
         means, log_variances = np.split(self.bias.astype(np.float64), 2)
+        # The second stage's centres stand last.
         return np.concatenate([means - self.centres[-len(means) :], log_variances])
 
     @cached_property
@@ -96,6 +99,7 @@ class StatisticsPredictor:
         """One hash over the arrays."""
         digest = hashlib.sha256()
         for name in ARRAYS:
+            # In float32, whatever the file holds: the hash is one of values.
             digest.update(np.ascontiguousarray(getattr(self, name), np.float32).tobytes())
         return digest.hexdigest()
 

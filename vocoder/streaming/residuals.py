@@ -50,12 +50,14 @@ class Residuals:
         # at once: what all norms of a long sentence read takes gigabytes
         columns = x[0, :, 0].double()  # [C, S]
         self.means.append(columns.mean(dim=1))
+        # As a norm takes it: the biased variance, with its epsilon.
         self.powers.append(torch.log(columns.var(dim=1, unbiased=False) + NORM_EPSILON))
 
     def __call__(self, inputs: VocoderInputs) -> np.ndarray:
         """Render the utterance as a measured one at exact length."""
         for parts in (self.means, self.powers, self.products):
             parts.clear()
+        # At exactly this length nothing is padded, and nothing is cut into windows.
         exact = Lengths((inputs.frames,), (inputs.frames,), SIZES)
         replace(self.chain, lengths=exact).render(inputs)
         # norms are called in the order of the predictor's rows

@@ -84,6 +84,7 @@ class PooledMoments(nn.Module):
         """x [1, C, 1, 20B] and its mask, beyond which it is 0; spectrum [1, 22 * 6, 1, 20 (B + 1)]
         -> of each branch [1, c, 1, 1], over all columns.
         """
+        # A kernel still reads the utterance's last columns where it is over: that is masked.
         result = masked(self.up(x), mask)
         # six phases as rows: [1, 6, C / 2, 20B]
         result = result.reshape(1, COLUMNS_PER_STEP, x.shape[1] // 2, -1)
@@ -99,6 +100,7 @@ class PooledMoments(nn.Module):
 
 
 def _measure_power(x: Tensor, scale: float, over: tuple[int, int]) -> Power:
+    # Scaled before it is squared, so that fp16 holds the square.
     scaled = x * scale
     return x.mean(dim=over, keepdim=True), (scaled * scaled).mean(dim=over, keepdim=True)
 
@@ -128,8 +130,11 @@ class EntryMoments(nn.Module):
         offsets = self.offset.split(self.sizes, dim=1)
         moments: list[Tensor] = []
         for (mean, power), (scale, share), offset in zip(pooled, branches, offsets, strict=True):
+            # The mean over all columns becomes the mean over the utterance's own.
             inside = mean.to(kind) / share.to(kind)
+            # Rounding may leave a difference below zero, which has no logarithm.
             variance = F.relu(power.to(kind) * (1 / scale**2) / share.to(kind) - inside * inside)
+            # A bias moves the mean and leaves the variance as it is.
             moments += [inside + offset, torch.log(variance + NORM_EPSILON)]
         return torch.cat(moments, dim=1)
 
@@ -153,6 +158,7 @@ class HiddenStatistics(nn.Module):
             self.register_buffer(name, column.view(1, -1, 1, 1))
         for name in ("axes", "landmarks", "hidden"):
             matrix = torch.from_numpy(getattr(predictor, name)).float()
+            # [out, in, 1, 1]
             self.register_buffer(name, matrix[:, :, None, None])
         self.register_buffer("squares", torch.from_numpy(predictor.squares).float())
         self.width = float(predictor.width)
@@ -163,6 +169,7 @@ class HiddenStatistics(nn.Module):
         places = F.conv2d(z, self.axes)  # [1, k, 1, 1]
         # [1, m, 1, 1]
         distance = F.conv2d(places, -2 * self.landmarks, self.squares)
+        # |z - landmark|^2 = |landmark|^2 - 2 <z, landmark> + |z|^2
         distance = distance + z.square().sum(dim=1, keepdim=True)
         return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
 
@@ -202,7 +209,9 @@ class PredictedAffines(nn.Module):
         # means of what a norm reads, its usual mean taken off
         mean, log_variance = told.chunk(2, dim=1)
         gain, shift = style_affine.to(kind).chunk(2, dim=1)
+        # exp(-log variance / 2) divides by the standard deviation.
         gain = gain * torch.exp(log_variance * -0.5)
+        # gain (x - mean) + shift, with the mean taken into the shift
         return torch.cat([gain, shift - mean * gain], dim=1)
 
 
@@ -227,6 +236,7 @@ def make_style_product(generator: Generator, form: SnakeFormula) -> ColumnLinear
     """
     weights: list[Tensor] = []
     biases: list[Tensor] = []
+    # Half 0 are gains, half 1 shifts.
     for stage, half in itertools.product((0, 1), (0, 1)):
         for norm in list_stage_norms(generator, stage):
             fc = norm.norm.fc
@@ -276,6 +286,7 @@ class DecoderFunction(nn.Module):
         own, style_affine = self.compute_style_affines(style)
         steps = rows[..., : 1 - STEPS_PER_FRAME]  # [1, 22 * 6, 1, 20B + 1]
         entering = self.run_first_stage(frames, steps, own, mask.upsampled(PROSODY_PER_FRAME))
+        # Of B frames, and of the B + 1 that the packed spectrum has.
         shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
         pooled = self.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
         affine = self.predict_affine(pooled, shares, style, statistics, style_affine)
@@ -334,6 +345,7 @@ class UtteranceFunction(WindowFunction):
         entering, spectrum, mask = features.split(
             (*count_window_rows(self.generator.channels), 1), dim=1
         )
+        # The packed row has one column more than the bucket has frames.
         inside = Mask.from_values(mask[..., :-1]).upsampled(STEPS_PER_FRAME)
         affines = MeasuredNorms(style_affine, self.generator.sizes, self.generator.scales, inside)
         return self.generator(*unpack_window(entering, spectrum), affines)

@@ -49,17 +49,21 @@ class PhaseConv(ScaledConv):
         taps = [divmod(tap - before, stride) for tap in range(count)]
         self.before = -taps[0][0]
         behind = taps[-1][0]
+        # [out, in, n, taps]
         packed = weight.new_zeros(out, inner, stride, self.before + 1 + behind)
         for tap, (block, place) in enumerate(taps):
             packed[:, :, place, block + self.before] = weight[:, :, 0, tap]
+        # [out, n in, 1, taps]: column p of channel c is row n c + p
         self.weight.data = packed.reshape(out, inner * stride, 1, -1)
         self.stride = (1, 1)
         self.padding = (0, 0)
         if self.reciprocal is not None:
+            # The factor of a channel serves all of its rows.
             self.reciprocal = self.reciprocal.repeat_interleave(stride, dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, n in, 1, S + 1] -> [1, out, 1, S]."""
+        # Padded in front alone: behind, the spectrum has one column more.
         return super().forward(F.pad(x, (self.before, 0)))
 
 
@@ -86,6 +90,7 @@ class PhaseUp(nn.Module):
         }
         reach = max(taps.values())
         assert min(taps.values()) == -reach, "a kernel of two strides"
+        # [n, out, in, taps]
         packed = weight.new_zeros(stride, weight.shape[1], weight.shape[0], 2 * reach + 1)
         for (tap, phase), column in taps.items():
             packed[phase, :, :, column + reach] = weight[:, :, 0, tap].T

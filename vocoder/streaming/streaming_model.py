@@ -81,6 +81,7 @@ def list_block_norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm
 def list_stage_norms(generator: Generator, stage: int) -> tuple[GeneratorNorm, ...]:
     """The 24 norms of one stage, in the order of their rows."""
     norms = list_generator_norms(generator)
+    # Both stages have the same number of norms.
     each = len(norms) // len(generator.rates)
     return norms[stage * each : (stage + 1) * each]
 
@@ -117,6 +118,7 @@ class GivenNorms:
 
     def __init__(self, affine: Tensor, sizes: list[int]) -> None:
         parts = affine.split([*sizes, *sizes], dim=1)
+        # An iterator: norms take their rows in the order in which they are called.
         self._pairs = iter(zip(parts[: len(sizes)], parts[len(sizes) :], strict=True))
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -155,8 +157,10 @@ class MeasuredNorms(GivenNorms):
         scale = next(self._left)
         # The names of these variables name the values of a built package, so nothing is shared.
         mean = (x * self._inside).mean(dim=3, keepdim=True)
+        # in the norm's scale, and 0 beyond the utterance
         centred = (x - mean) * self._weights[scale]
         power = (centred * centred).mean(dim=3, keepdim=True) / self._filled
+        # The epsilon is scaled as the squares are.
         factor = torch.rsqrt(power + NORM_EPSILON * scale**2) * gain
         return centred * factor + shift
 
@@ -164,6 +168,7 @@ class MeasuredNorms(GivenNorms):
         assert self.mask is not None
         mask = self.mask.upsampled(rate)
         if columns:
+            # The columns in front are inside where the first column is.
             mask = Mask.from_values(torch.cat([mask.values[..., :columns], mask.values], dim=3))
         self._set_mask(mask)
 
@@ -234,11 +239,14 @@ class AffineBlock(nn.Module):
         centres = folding.centres
         for pair, (before, between) in enumerate(zip(norms[::2], norms[1::2], strict=True)):
             last = 2 * pair + 2 == len(norms)
+            # What the block's next norm reads is less its usual mean, and so is the pair's sum.
             after = centre if last else centres[norms[2 * pair + 2].path]
             first = block.convs1[pair]
             second = block.convs2[pair]
+            # The bias takes off the usual mean of what the norm between the two reads.
             bias = read_bias(first) - centres[between.path]
             self.convs1.append(AffineConv(before, first, bias, folding))
+            # x is less its own centre, which the sum gets back here.
             bias = read_bias(second) - after + centres[before.path]
             self.convs2.append(AffineConv(between, second, bias, folding))
 
@@ -290,6 +298,7 @@ class GeneratorStage(nn.Module):
         """The upsampler's result [1, C / 2, 1, S] and the spectrum -> the sum of the stage's
         parallel blocks, of x's shape.
         """
+        # Each of them holds one module, under upstream's number.
         ((conv,), (block,)) = self.noise_convs.values(), self.noise_res.values()
         x = x + block(conv(spectrum), affines)
         first, *others = self.resblocks.values()
@@ -329,6 +338,8 @@ class SecondStage(GeneratorStage):
         """x [1, C, 1, 20W], spectrum [1, 22, 1, 120W + 1] -> waveform [1, 1, 1, 600W]."""
         x = self.ups["1"](x)
         x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C / 2, 1, 120W + 1]
+        # the reflected column
         affines.rise(self.rate, 1)
         x = affines.keep_inside(F.leaky_relu(self.sum_blocks(x, spectrum, affines), POST_SLOPE))
+        # The tail computes in fp32, whatever the rest of a package does.
         return self.stft(self.conv_post(x.to(self.conv_post.weight.dtype)), affines.mask)

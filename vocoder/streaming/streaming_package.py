@@ -98,19 +98,24 @@ def cut_windows(
             f"windows of {', '.join(map(str, sizes))} frames for an utterance of {frames}:"
             f" {2 * HALO} are spoiled by edges"
         )
+    # A window that is longer than the utterance cannot be filled.
     sizes = tuple(size for size in sizes if size <= frames)
     cut: list[Window] = []
     begin = 0
     used = 0 if early else len(sizes) - 1
     while begin < frames:
+        # Nothing stands before the first window that its edge could spoil.
         halo = HALO if begin else 0
+        # The shortest window that reaches the end, among the sizes that are in use.
         last = next((size for size in sizes[: used + 1] if size - halo >= frames - begin), None)
         start = begin - halo
         size = last or sizes[used]
         if last and any_length:
             size = frames - start
         elif last:
+            # It moves back until it ends with the utterance, and computes more frames twice.
             start = frames - size
+        # Frames at an inner edge are left to the next window.
         end = frames if last else start + size - HALO
         cut.append(Window(start, size, begin, end))
         begin = end
@@ -182,6 +187,7 @@ class StreamingChain:
             bucket = features.shape[-1] - 1
             if bucket not in self.lengths.utterance:
                 bucket = bucket_for(frames, self.lengths.utterance)
+            # What the bucket holds beyond the utterance is cut off, and becomes zeros again.
             packed = _pack_second_stage(
                 entering[..., : STEPS_PER_FRAME * frames],
                 spectrum[..., : COLUMNS_PER_FRAME * frames + 1],
@@ -195,6 +201,7 @@ class StreamingChain:
         for window in cut_windows(frames, self.lengths.window, early):
             low = window.start
             high = window.start + window.frames
+            # [1, C, 20 W]; of the spectrum one column more than 120 W
             shown = entering[..., STEPS_PER_FRAME * low : STEPS_PER_FRAME * high]
             columns = spectrum[..., COLUMNS_PER_FRAME * low : COLUMNS_PER_FRAME * high + 1]
             packed = _pack_second_stage(shown, columns, window.frames)

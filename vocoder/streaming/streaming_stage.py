@@ -113,6 +113,7 @@ def make_torch_chain(
 
     def call(name: str) -> Any:
         inputs, outputs = SIGNATURES[name]
+        # A copy, because `to` would change the caller's module.
         module = copy.deepcopy(modules[name]).to(dtype)
 
         @torch.no_grad()
@@ -202,6 +203,7 @@ class StreamingStage(CheckedVocoder):
         dtype = np.dtype(self.dtype).type
         inputs, outputs = SIGNATURES[name]
         rows, *columns = self.count_channels(name)
+        # One column more than frames holds the spectrum's last column.
         shapes = tuple((1, rows, 1, bucket + 1) for bucket in self.list_buckets(name))
         types = [TensorType(FEATURES, dtype, shapes)]
         types += [
@@ -225,6 +227,7 @@ class StreamingStage(CheckedVocoder):
     def measure_figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """A short utterance at several fills; a long one at two, and cut in two ways."""
         chain = self.chain(programs, self.lengths)
+        # The same functions in float64, whose rounding hides nothing.
         exact_programs = {
             name: Program(program.path, function=name, precision=EXACT)
             for name, program in programs.items()
@@ -239,6 +242,7 @@ class StreamingStage(CheckedVocoder):
             check_buckets_of(short.frames, holding),
             self.precision,
         )
+        # From here on windows are checked, also where the utterance is short.
         chain, exact = (replace(one, lengths=self.lengths.in_windows()) for one in (chain, exact))
         reference = self.make_torch_chain(torch.float64).render(self.speech)
         rendered = chain.render(self.speech)

@@ -95,6 +95,7 @@ def _read(path: Path) -> SettledVoices:
         raise InputError(f"{path} is no file of voices' statistics; {explain_repair(path)}")
     if not np.isfinite(vectors).all():
         raise InputError(f"{path} holds NaN or infinity; {explain_repair(path)}")
+    # Kept in fp16, computed in float32.
     by_voice = dict(zip(words["voices"], vectors.astype(np.float32), strict=True))
     return SettledVoices(words["predictor"], words["weights"], by_voice)
 
@@ -118,6 +119,7 @@ def _pack_arrays(settled: SettledVoices) -> dict[str, np.ndarray]:
         "voices": list(settled.vectors),
     }
     vectors = np.stack([round_to_half(vector) for vector in settled.vectors.values()])
+    # An .npz holds arrays alone, so the words stand in one as JSON.
     return {"vectors": vectors, "words": np.asarray(json.dumps(words))}
 
 
@@ -128,6 +130,7 @@ def round_to_half(vector: np.ndarray) -> np.ndarray:
 
 def locate_cached(checkpoint: Checkpoint, predictor: StatisticsPredictor, voice: str) -> Path:
     """Where the vector of a voice, by its hash, lies in the user's cache."""
+    # Other weights, another predictor or another pack has a file of its own.
     key = f"{checkpoint.sha256[:16]}-{predictor.sha256[:16]}-{voice[:16]}.npz"
     return cache_root() / "settled" / key
 
@@ -146,6 +149,7 @@ def find_statistics(
         locate_cached(checkpoint, predictor, voice),
     )
     vector = _read_bundled(predictor, checkpoint.sha256).get(voice)
+    # What is bundled goes first; a file is opened only while no vector is found.
     for path in places:
         if vector is None and path.is_file():
             vector = read_settled(path, predictor, checkpoint.sha256).vectors.get(voice)
