@@ -35,6 +35,7 @@ def render() -> str:
     count = sum(map(len, FAMILIES.values())) + len(CONSTEXPR) + len(CONTROL)
     parts = [_HEAD, f"{count} operations.\n"]
     for family, kernels in FAMILIES.items():
+        # The order of these keys is that of the document.
         names: dict[str, list[str]] = {"Native": [], "Tabulated": [], "Widened": []}
         for name, kernel in sorted(kernels.items()):
             names[_name_treatment(kernel)].append(_mark(name))
@@ -57,6 +58,7 @@ def _name_treatment(kernel: Kernel) -> str:
 
 
 def _mark(name: str) -> str:
+    # The backslash keeps Markdown from reading the star as emphasis.
     return f"{name}\\*" if name in ANE_KERNELS else name
 
 
@@ -66,6 +68,7 @@ def _render_section(title: str, body: str) -> str:
 
 def main() -> int:
     """Write the document."""
+    # A failure in between leaves the old document.
     with open_aside(DOCUMENT) as path:
         path.write_text(render(), encoding="utf-8")
     print(DOCUMENT.name)

@@ -51,12 +51,14 @@ def cut_segments(profile: Profile, off: frozenset[int]) -> Cut:
     """Segments when the operations with these indices are off the engine and all others on it.
     Inputs and outputs are off it.
     """
+    # value -> the operation that makes it, as an index into the profile
     made_by = {t.name: i for i, op in enumerate(profile.ops) for t in op.outputs}
     levels: list[int] = []
     for i, op in enumerate(profile.ops):
         levels.append(_find_level(i, op, off, made_by, levels))
     groups: dict[tuple[int, bool], list[int]] = {}
     for i, level in enumerate(levels):
+        # Operations of one level and one side need nothing from each other's other side.
         groups.setdefault((level, i not in off), []).append(i)
     crossing = _find_crossings(profile, off, made_by)
     segments = tuple(Segment(level, on, tuple(ops)) for (level, on), ops in sorted(groups.items()))
@@ -67,9 +69,11 @@ def _find_level(
     i: int, op: OpProfile, off: frozenset[int], made_by: dict[str, int], levels: list[int]
 ) -> int:
     """Even levels are off the engine, odd ones on it; a value of the other unit costs a step up."""
+    # The inputs are off the engine (level 0), so its own first operations are on level 1.
     level = int(i not in off)
     for tensor in op.activations:
         producer = made_by.get(tensor.name)
+        # In a loop a value may be made by a later operation; it sets no level.
         if producer is not None and producer < i:
             level = max(level, levels[producer] + ((producer in off) != (i in off)))
     return level
@@ -85,7 +89,9 @@ def _find_crossings(
             # what no operation makes is an input, which the CPU hands over
             made_off = tensor.name not in made_by or made_by[tensor.name] in off
             if made_off != (i in off):
+                # A value crosses once, however many operations read it on the other side.
                 crossing[tensor.name] = tensor.bytes
+    # The caller reads outputs off the engine.
     for tensor in profile.outputs:
         if tensor.name in made_by and made_by[tensor.name] not in off:
             crossing[tensor.name] = tensor.bytes
@@ -168,15 +174,18 @@ class Forecast:
 
 def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
     """Apply every rule of the chip. Raises ProgramError for a chip that is not in the file."""
+    # First, because this refuses a chip that is not in the file.
     on_chip_mib = rules.find_chip(chip).on_chip_mib
     chip = chip.lower()
     held = rules.list_rules(chip)
     findings = [_check_operation(op, held, on_chip_mib) for op in profile.ops]
     graph = (*_check_graph(findings, held), *_check_inputs(profile, held))
+    # Some rules only say that an operation may leave; here the certain ones count.
     off = frozenset(
         i for i, matches in enumerate(findings) if any(f.effect == "leaves" for f in matches)
     )
     optimistic = _make_placement(profile, off)
+    # Noted on the operations before the pessimistic reading asks for all findings.
     _add_small_segments(profile, optimistic.cut, held, findings)
     perhaps = frozenset(
         i
@@ -184,6 +193,7 @@ def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
         if any(f.effect in ("leaves", "may_leave") for f in matches)
     )
     pessimistic = _settle(profile, perhaps, held, findings)
+    # If the compiler may give up, this reading has every operation off the engine.
     cpu_fallback = _make_placement(profile, frozenset(range(len(profile.ops)))) if graph else None
     ops = tuple(
         OpForecast(op, tuple(matches), i not in off, i not in pessimistic.off)
@@ -196,10 +206,12 @@ def _check_operation(
     op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float
 ) -> list[Finding]:
     details = (
+        # Every check sees the chip's memory beside the rule's own numbers.
         (rule, effect, CHECKS[rule.kind](op, {**rule.params, "on_chip_mib": on_chip_mib}))
         for rule, effect in held
         if rule.kind in CHECKS
     )
+    # None means that the operation keeps the rule.
     return [Finding(rule, effect, detail) for rule, effect, detail in details if detail is not None]
 
 
@@ -216,6 +228,7 @@ def _check_graph(
         broken = Counter(
             f.rule.id
             for matches in findings
+            # An operation counts if nothing but the named rules takes it off.
             if all(f.rule.id in named for f in matches if f.effect == "leaves")
             for f in matches
             if f.rule.id in named
@@ -231,9 +244,11 @@ def _check_graph(
 
 def _check_inputs(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
     specs = profile.program.inputs.values()
+    # the words of the rules' `flexibility` -> inputs that are so
     flexible = {
         "ranged": [s.name for s in specs if any(low != high for low, high in s.ranges)],
         "enumerated": [s.name for s in specs if len(s.shapes) > 1],
+        # Shapes whose first sizes are not all the same.
         "enumerated first axis": [s.name for s in specs if len({n[:1] for n in s.shapes}) > 1],
     }
     result = []
@@ -250,12 +265,14 @@ def _make_placement(profile: Profile, off: frozenset[int]) -> Placement:
     totals: Counter[str] = Counter()
     on: Counter[str] = Counter()
     for i, op in enumerate(profile.ops):
+        # An operation counts as 1, and by its MACs and by the bytes it moves.
         for measure, value in zip(MEASURES, (1, op.macs, op.bytes_moved), strict=True):
             totals[measure] += value
             on[measure] += value * (i not in off)
     return Placement(
         off,
         cut_segments(profile, off),
+        # A program without any MACs has no share of them, which is written as 0.
         {m: on[m] / totals[m] if totals[m] else 0.0 for m in MEASURES},
     )
 
@@ -269,6 +286,7 @@ def _add_small_segments(
         if rule.kind != "small_segment":
             continue
         for segment in cut.segments:
+            # of 10^6 bytes
             megabytes = sum(profile.ops[i].weight_bytes for i in segment.ops) / 1e6
             if (
                 not segment.on_engine
@@ -277,6 +295,7 @@ def _add_small_segments(
             ):
                 continue
             for i in segment.ops:
+                # Once for an operation, or the loop in _settle would never end.
                 if all(f.rule.id != rule.id for f in findings[i]):
                     findings[i].append(
                         Finding(
@@ -300,6 +319,7 @@ def _settle(
     changes.
     """
     while True:
+        # Findings are only ever added, so `off` grows and the loop ends.
         reading = _make_placement(profile, off)
         if not _add_small_segments(profile, reading.cut, held, findings):
             return reading
