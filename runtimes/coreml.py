@@ -49,6 +49,7 @@ def load(path: Path, function: str, units: str) -> Predict:
 
 def choose_mac_units(stage: str) -> str:
     """The compute units of a stage on this Mac."""
+    # "14.5" -> [14, 5]; off a Mac it is an empty text.
     version = [int(part) for part in platform.mac_ver()[0].split(".") if part]
     return units_for(stage, "macOS", version, chip())
 
@@ -107,5 +108,6 @@ def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:
     """The vocoder alone, on the Neural Engine where that can take it."""
     return open_package(
         path,
+        # Asked of this Mac for each package, not stored: the choice hangs on its chip and system.
         opened=lambda where, function: CoreMLProgram(where, function, choose_mac_units("vocoder")),
     )

@@ -40,6 +40,7 @@ LENGTH = re.compile(r"(?:(\d+) \* )?([a-z_]+)(?: \+ (\d+))?")
 
 def parse_length(dimension: str) -> tuple[int, str, int]:
     """(120, "frames", 1) of "120 * frames + 1"; other words are a length of their own."""
+    # What fits no such form counts as a length of its own, once, with nothing added.
     match = LENGTH.fullmatch(dimension)
     return (int(match[1] or 1), match[2], int(match[3] or 0)) if match else (1, dimension, 0)
 
@@ -67,6 +68,7 @@ def compute_sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tup
 def solve_length(dimension: str, size: Any) -> tuple[str, Any]:
     """The length where the dimension has that size: "120 * frames + 1" of 4801 -> frames, 40."""
     times, name, rest = parse_length(dimension)
+    # The two steps of compute_sizes, undone in the opposite order.
     value = size - rest if rest else size
     return name, value if times == 1 else value // times
 
@@ -95,6 +97,7 @@ class Signature:
         """The smallest and the largest of each length of the inputs, read from the package."""
         values: dict[str, list[int]] = {}
         for tensor, spec in self.program.inputs.items():
+            # Every enumerated shape, or the one shape of an input that cannot vary.
             for shape in spec.shapes or (spec.shape,):
                 for dimension, size in zip(self.inputs[tensor]["shape"], shape, strict=True):
                     if isinstance(dimension, str):
@@ -114,6 +117,7 @@ def read_signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
     """The functions inside the package, each with its signature. InputError for a tail on the host,
     whose output's length no shape says.
     """
+    # name in the manifest -> function inside the package
     for name, inside in manifest.functions.items():
         inputs = manifest.inputs
         outputs = manifest.outputs
@@ -121,9 +125,12 @@ def read_signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
             # of several functions each has its own tensors
             inputs, outputs = inputs[name], outputs[name]
         program = Program(manifest.package_path, function=inside)
+        # The one function of a package is called after its stage: "vocoder".
         method = manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name
         signature = Signature(method, program, inputs, outputs)
         for spec in outputs.values():
+            # Lengths of 1 are enough to find a name that no input gives, before anything is
+            # written.
             compute_sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
         yield inside, signature
 
@@ -156,6 +163,7 @@ def _export_calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
         s.name: {"inputNames": list(s.program.inputs), "outputNames": list(s.program.outputs)}
         for s in methods.values()
     }
+    # With one method its names stand at the top level, where the delegate looks for them.
     about = {"methods": names} if len(names) > 1 else next(iter(names.values()))
     # the package and its metadata as the delegate reads them
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -166,6 +174,7 @@ def _export_calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     # one method: the package's bytes stand in it; several share them by a key
     if len(methods) == 1:
         return {s.name: _call(s, data, None, manifest) for s in methods.values()}
+    # The bytes are added once; each method then holds a short reference to their key.
     store = NamedDataStore()
     key = f"coreml_{identifier}"
     store.add_named_data(key, data)
@@ -186,6 +195,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
 
     units = manifest.compute_units.get("default", EVERYWHERE)
     ranges = signature.lengths
+    # One symbol for each length, so that axes of equal length stay equal in the graph.
     dims = {name: torch.export.Dim(name, min=low, max=high) for name, (low, high) in ranges.items()}
     # zeros of the second smallest length: torch.export takes a length of 1 for a constant
     some = {name: min(low + 1, high) for name, (low, high) in ranges.items()}
@@ -194,6 +204,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
         shape = signature.inputs[tensor]["shape"]
         example.append(torch.zeros(compute_sizes(shape, some), dtype=signature.dtype(tensor)))
         words = {axis: dim for axis, dim in enumerate(shape) if isinstance(dim, str)}
+        # "120 * frames + 1" becomes an expression of a Dim: its axis follows that of the frames.
         free.append({axis: compute_sizes((dim,), dims)[0] for axis, dim in words.items()})
 
     def export(module: "nn.Module") -> Any:
@@ -201,6 +212,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
         return torch.export.export(module, tuple(example), dynamic_shapes=shapes, strict=False)
 
     config = EdgeCompileConfig(_check_ir_validity=False)
+    # The delegate's bytes stand in for this program; only its inputs and outputs are looked at.
     edge = to_edge(export(_shapes_only(signature)), compile_config=config).exported_program()
     lowered = LoweredBackendModule(
         edge, BACKEND, data, [CompileSpec("compute_units", units.lower().encode())], shared
@@ -217,6 +229,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
             """Inputs in the package's order."""
             return self.lowered(*inputs)
 
+    # Exported a second time, because a method is a program that calls the delegate.
     return export(Call())
 
 
@@ -230,6 +243,7 @@ def _shapes_only(signature: Signature) -> "nn.Module":
         def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
             """Lengths are read off the inputs."""
             lengths: dict[str, Any] = {}
+            # Two inputs of one length give it twice, and the last one stays.
             for tensor, value in zip(signature.program.inputs, inputs, strict=True):
                 for axis, dimension in enumerate(signature.inputs[tensor]["shape"]):
                     if isinstance(dimension, str):
@@ -256,10 +270,12 @@ def take_packages(path: Path, folder: Path) -> dict[str, Delegated]:
 
     file = deserialize_pte_binary(path.read_bytes())
     delegated = {}
+    # One plan for each method, each with a single delegate that `write` gave it.
     for plan in file.program.execution_plan:
         index = plan.delegates[0].processed.index
         data = bytes(file.program.backend_delegate_data[index].data)
         function = MAIN
+        # Without a reference the bytes are the package itself, whose function is the main one.
         if data.startswith(REFERENCE):
             reference = json.loads(data.removeprefix(REFERENCE))
             function = reference["functionName"]

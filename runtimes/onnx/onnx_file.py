@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kokoro_ane.vocoder import Vocoder
 
 PROBE = "data/integer_probe.onnx"
+# 64 products of the largest values: where pairs are added in 16 bits, they saturate.
 CHANNELS = 64
 # as runtimes/onnx/integer_conv.py stores them
 LARGEST_WEIGHT = 255
@@ -55,6 +56,7 @@ def compute_sums() -> np.ndarray:
 @cache
 def has_exact_sums() -> bool:
     """Whether this processor computes every sum of the probe exactly."""
+    # What exact arithmetic gives: 64 * 127 * -128.
     return bool((compute_sums() == CHANNELS * (LARGEST_WEIGHT - MIDDLE) * LARGEST_INPUT).all())
 
 
@@ -81,6 +83,7 @@ def write(function: PortableFunction, path: Path) -> None:
 
     from kokoro_ane.quantize import register_with_onnx
 
+    # The exporter has to know the operations of stored weights before it meets them.
     register_with_onnx(OPSET)
     with warnings.catch_warnings(), torch.no_grad():
         # warnings of tracing (sizes compared with lengths) and of the exporter's age
@@ -95,6 +98,7 @@ def write(function: PortableFunction, path: Path) -> None:
             output_names=list(function.outputs),
             dynamic_axes={name: dict(axes) for name, axes in function.dynamic.items()},
         )
+    # Counted in the file itself, whatever the module was thought to hold.
     products = count_operations(path).get(INTEGER_PRODUCT, 0)
     if products:
         model = onnx.load(path)
@@ -119,12 +123,14 @@ def write_together(functions: Mapping[str, PortableFunction], folder: Path) -> N
     from onnx.external_data_helper import set_external_data
 
     folder.mkdir()
+    # SHA-256 of a weight's bytes -> where it begins in the weights' file
     places: dict[str, int] = {}
     with (folder / WEIGHTS).open("wb") as stream:
         for name, function in functions.items():
             file = name_function_file(folder, name)
             write(function, file)
             model = onnx.load(file)
+            # Large weights leave the function's file; equal ones of other functions share a place.
             for tensor in model.graph.initializer:
                 values = numpy_helper.to_array(tensor).tobytes()
                 # small values are not worth a page
@@ -140,6 +146,7 @@ def write_together(functions: Mapping[str, PortableFunction], folder: Path) -> N
                 tensor.raw_data = b"outside"
                 set_external_data(tensor, WEIGHTS, places[digest], len(values))
                 tensor.ClearField("raw_data")
+            # Deterministic, so that the same build has the same hash.
             file.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -154,7 +161,9 @@ class OnnxProgram:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
+        # 0 leaves the number to ONNX Runtime.
         options.intra_op_num_threads = int(os.environ.get(THREADS) or 0)
+        # 3 stands for errors: its warnings would mix with the command's own lines.
         options.log_severity_level = 3
         # else a memory plan is kept for every length, and memory grows with the text
         options.enable_mem_pattern = False
@@ -178,6 +187,7 @@ class OnnxProgram:
             ) from None
         self.path = path
         self.names = tuple(outputs)
+        # Asked now, because a run would name it only after the work.
         missing = set(self.names) - {output.name for output in self.session.get_outputs()}
         if missing:
             raise InputError(f"{path} has no output {sorted(missing)[0]!r}")
@@ -189,6 +199,7 @@ class OnnxProgram:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
+        # ONNX Runtime reads the memory in C order.
         outputs = self.session.run(
             list(self.names), {name: np.ascontiguousarray(value) for name, value in inputs.items()}
         )
@@ -224,6 +235,7 @@ def count_operations(path: Path) -> dict[str, int]:
     counts = Counter(
         node.op_type
         for file in files_in(path)
+        # Without the outside data: a count needs no weights.
         for node in onnx.load(file, load_external_data=False).graph.node
         if node.op_type != "Constant"
     )
