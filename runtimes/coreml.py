@@ -108,6 +108,5 @@ def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:
     """The vocoder alone, on the Neural Engine where that can take it."""
     return open_package(
         path,
-        # Asked of this Mac for each package, not stored: the choice hangs on its chip and system.
         opened=lambda where, function: CoreMLProgram(where, function, choose_mac_units("vocoder")),
     )

@@ -131,7 +131,6 @@ class PortableStage:
         """See Stage."""
         return ProgramFacts(
             self.runtime.module.counts_of(program),
-            # What only a package has: types, enumerated shapes and int8 weights.
             forbidden={},
             enumerated_shapes=0,
             fp16_operations=0,

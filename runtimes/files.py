@@ -121,14 +121,12 @@ class FileRuntime:
         programs: dict[str, PortableProgram] = {}
         for path in encoders:
             manifest = Manifest.load(path)
-            # A file of a runtime holds one function, unlike the encoder's package.
             (name,) = manifest.functions
             programs[name] = self.module.open_file(
                 manifest.package_path, manifest.inputs[name], manifest.outputs[name]
             )
             with described(path):
                 limits = AlignmentLimits(**manifest.alignment)
-        # No buckets: these files take any length.
         return EncoderBackend(join_programs(programs), limits, None, arrays=True)
 
     def open_vocoder(self, path: Path) -> FileBackend | StreamingPackage:

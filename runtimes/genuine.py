@@ -21,7 +21,6 @@ def require_genuine(manifest: Manifest, level: str) -> None:
     """
     method = manifest.method
     layout = manifest.layout
-    # The command that would build this level again, for the messages.
     options = (
         BuildOptions("vocoder", layout=layout, precision=method)
         if method in CONVERTED
@@ -55,7 +54,6 @@ def find_kinds_in_package(path: Path) -> tuple[set[str], bool]:
     kinds, read = set(), set()
     for program in open_functions(path):
         operations = list(program.function.body.walk())
-        # value -> what made it; an input of the function has no maker
         makers = {value.name: op.op_type for op in operations for value in op.outputs}
         # A convolution on integers reads the result of a dequantize.
         read |= {makers.get(op.inputs["x"][0]) for op in operations if op.op_type in CONVOLUTIONS}

@@ -77,7 +77,6 @@ def order_by_name(function: PortableFunction) -> PortableFunction:
 
     example = dict(zip(function.inputs, function.example, strict=True))
     inputs, outputs = tuple(sorted(function.inputs)), tuple(sorted(function.outputs))
-    # The rest, dynamic axes and longest lengths, goes by name and stays as it is.
     return replace(
         function,
         module=ByName(),

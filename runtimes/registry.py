@@ -257,7 +257,6 @@ def check_names(name: str, method: str, layout: str) -> None:
                 f"unknown {what} {value!r}{hint} There are: {', '.join(filter(None, names))}"
             )
     runtime = RUNTIMES[name]
-    # In the words of the flag that the user typed.
     layout_flag = LAYOUT_FLAGS.get(layout) or f"--layout {layout}"
     for flag, value, names in (
         (f"--method {method}", method, runtime.levels),

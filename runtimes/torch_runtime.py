@@ -157,7 +157,6 @@ class StreamingBackend:
             yield self.eager.generator.run_last_stage(entering, affines, spectrum).flatten()
             return
         mask = Mask.from_values(values)
-        # shares of real columns: of the frames, and of the packed mask's row
         shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
         # [1, 22 * 6, 1, 20 (F + 1)]
         rows = rows.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
@@ -195,6 +194,5 @@ def open_chain(request: PackageRequest) -> OpenedChain:
         )
     predictor = require_predictor(checkpoint)
     backend = StreamingBackend(vocoder, predictor, layout=request.layout)
-    # Other statistics are other audio, so their predictor counts as a part.
     made_of["statistics"] = predictor.sha256
     return OpenedChain(load_torch_encoder(checkpoint), backend, made_of)

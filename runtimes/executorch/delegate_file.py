@@ -40,7 +40,6 @@ LENGTH = re.compile(r"(?:(\d+) \* )?([a-z_]+)(?: \+ (\d+))?")
 
 def parse_length(dimension: str) -> tuple[int, str, int]:
     """(120, "frames", 1) of "120 * frames + 1"; other words are a length of their own."""
-    # What fits no such form counts as a length of its own, once, with nothing added.
     match = LENGTH.fullmatch(dimension)
     return (int(match[1] or 1), match[2], int(match[3] or 0)) if match else (1, dimension, 0)
 
@@ -117,7 +116,6 @@ def read_signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
     """The functions inside the package, each with its signature. InputError for a tail on the host,
     whose output's length no shape says.
     """
-    # name in the manifest -> function inside the package
     for name, inside in manifest.functions.items():
         inputs = manifest.inputs
         outputs = manifest.outputs
@@ -243,7 +241,6 @@ def _shapes_only(signature: Signature) -> "nn.Module":
         def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
             """Lengths are read off the inputs."""
             lengths: dict[str, Any] = {}
-            # Two inputs of one length give it twice, and the last one stays.
             for tensor, value in zip(signature.program.inputs, inputs, strict=True):
                 for axis, dimension in enumerate(signature.inputs[tensor]["shape"]):
                     if isinstance(dimension, str):
@@ -270,7 +267,6 @@ def take_packages(path: Path, folder: Path) -> dict[str, Delegated]:
 
     file = deserialize_pte_binary(path.read_bytes())
     delegated = {}
-    # One plan for each method, each with a single delegate that `write` gave it.
     for plan in file.program.execution_plan:
         index = plan.delegates[0].processed.index
         data = bytes(file.program.backend_delegate_data[index].data)

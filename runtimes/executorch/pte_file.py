@@ -48,7 +48,6 @@ def write(function: PortableFunction, path: Path) -> None:
         to_edge_transform_and_lower,
     )
 
-    # A .pte knows positions only, so both sides agree on the order of names.
     function = order_by_name(function)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

@@ -76,7 +76,6 @@ class Product(torch.autograd.Function):
     ) -> Any:
         """In ONNX."""
         stride, padding, dilation = geometry
-        # The inputs are signed and lie around 0.
         zero = g.op("Constant", value_t=torch.zeros((), dtype=torch.int8))
         places = {
             # [top, left, bottom, right]

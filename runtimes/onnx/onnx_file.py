@@ -56,7 +56,6 @@ def compute_sums() -> np.ndarray:
 @cache
 def has_exact_sums() -> bool:
     """Whether this processor computes every sum of the probe exactly."""
-    # What exact arithmetic gives: 64 * 127 * -128.
     return bool((compute_sums() == CHANNELS * (LARGEST_WEIGHT - MIDDLE) * LARGEST_INPUT).all())
 
 
@@ -98,7 +97,6 @@ def write(function: PortableFunction, path: Path) -> None:
             output_names=list(function.outputs),
             dynamic_axes={name: dict(axes) for name, axes in function.dynamic.items()},
         )
-    # Counted in the file itself, whatever the module was thought to hold.
     products = count_operations(path).get(INTEGER_PRODUCT, 0)
     if products:
         model = onnx.load(path)
@@ -199,7 +197,6 @@ class OnnxProgram:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
-        # ONNX Runtime reads the memory in C order.
         outputs = self.session.run(
             list(self.names), {name: np.ascontiguousarray(value) for name, value in inputs.items()}
         )
@@ -235,7 +232,6 @@ def count_operations(path: Path) -> dict[str, int]:
     counts = Counter(
         node.op_type
         for file in files_in(path)
-        # Without the outside data: a count needs no weights.
         for node in onnx.load(file, load_external_data=False).graph.node
         if node.op_type != "Constant"
     )

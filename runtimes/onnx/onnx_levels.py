@@ -183,7 +183,6 @@ def _list_norms(eager: EagerVocoder) -> list[tuple[Norm, str]]:
         for name, module in eager.named_modules()
         if isinstance(module, Norm)
     ]
-    # In the order of the rows, which the one product of all styles keeps.
     return sorted(norms, key=lambda entry: entry[0].begin)
 
 
@@ -207,7 +206,6 @@ def build_file(
     check_names(NAME, method.name, layout)
     request = PackageRequest(checkpoint, build, PRECISION, layout, files=NAME)
     parent = request.load_manifest(request.vocoder)
-    # The manifest of the level lies beside its parent's, under its own name.
     path = replace(request, method=method.name).vocoder
     parent.verify()
     # functions that belong together are a folder

@@ -198,7 +198,6 @@ class OnnxStreamingStage(PortableStage):
         the windows in PyTorch. The references are in float64.
         """
         speech = self.twin.speech
-        # The start of the speech, short enough for statistics to be measured.
         short = cut_excerpt(speech, 0, SHORT_FRAMES)
         chain = self.twin.chain(programs, allow_any_length())
         # The same programs, forced to cut: windows have to give what the whole gives.

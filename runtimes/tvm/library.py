@@ -82,7 +82,6 @@ def write(function: PortableFunction, path: Path) -> None:
     # a product and a sum may become one operation, and a sum may be divided into lanes
     target: dict[str, Any] = {"kind": "llvm", "fast-math-contract": True, "fast-math-reassoc": True}
     if PROCESSOR in LEVELS:
-        # Elsewhere LLVM's own default for the machine is taken.
         target["mcpu"] = PROCESSOR
     # What the decompositions left without a reader would be compiled too.
     module = relax.transform.DeadCodeElimination()(imported(function, tile))
@@ -114,7 +113,6 @@ class TvmProgram:
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
         outputs: Any = self.main(
-            # TVM reads the memory in C order.
             *(self.tensor(np.ascontiguousarray(inputs[name])) for name in self.inputs)
         )
         return {name: value.numpy() for name, value in zip(self.names, outputs, strict=True)}

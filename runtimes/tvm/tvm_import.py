@@ -52,7 +52,6 @@ class Converters:
     def __init__(self, program: torch.export.ExportedProgram, tile: tuple[int, int]) -> None:
         self.tile = tile
         signature = program.graph_signature
-        # Weights may be parameters, buffers or constants; the converters need their numbers.
         values = {**program.state_dict, **program.constants}
         names = (
             signature.inputs_to_parameters
@@ -158,7 +157,6 @@ class Converters:
         source = importer.env[x]
         # Full padding, so that every phase sees each input with each of its taps.
         y = self.convolved(importer, source, phases, None, padding=wide - 1)
-        # PyTorch's length of a transposed convolution
         samples = (importer.shape_of(source)[3] - 1) * by + (taps - 2 * trim + more[1])
         return importer.block_builder.emit_te(
             kernels.interleaved, y, self.bias(bias, out), by, trim, samples

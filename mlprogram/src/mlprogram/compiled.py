@@ -23,7 +23,6 @@ from mlprogram.miltext import parse_program
 _ARRAY, _IMAGE = FeatureTypes_pb2.ArrayFeatureType, FeatureTypes_pb2.ImageFeatureType
 _OLDEST = 6  # first specification with ML programs (iOS 15)
 _SPECIFICATIONS = MappingProxyType({"ios15": 6, "ios16": 7, "ios17": 8, "ios18": 9})
-# an element type of the program -> that of a description
 _BY_ELEMENT = MappingProxyType(
     {
         MIL_pb2.FLOAT16: _ARRAY.FLOAT16,
@@ -143,7 +142,6 @@ def _describe(
     attributes: dict[str, dict[str, Any]],
     metadata: dict[str, Any],
 ) -> None:
-    # Rows of functions that the program lacks are ignored.
     rows = {
         row["name"]: row
         for row in metadata.get("functions", ())
@@ -165,7 +163,6 @@ def _describe(
             description.functions.add(name=name), function, attributes[name], rows.get(name, {})
         )
     default = metadata.get("defaultFunctionName", "main")
-    # A default that the program lacks gives way to its first function by name.
     description.defaultFunctionName = (
         default if default in program.functions else min(program.functions)
     )
@@ -181,7 +178,6 @@ def _fill_features(
     flexible = dict(attributes.get("FlexibleShapeInformation", ()))
     rows = {row["name"]: row for row in metadata.get("inputSchema", ())}
     for value in function.inputs:
-        # States have a list of their own in a description, apart from the inputs.
         state = value.type.WhichOneof("type") == "stateType"
         feature = (description.state if state else description.input).add(name=value.name)
         if state:
@@ -231,7 +227,6 @@ def _fill_array(
 ) -> None:
     # Types that a multi-array cannot have, such as bool, get the invalid 0.
     array.dataType = _BY_ELEMENT.get(tensor.dataType, 0)
-    # 0 stands for an axis that is open.
     sizes = [
         d.constant.size if d.WhichOneof("dimension") == "constant" else 0 for d in tensor.dimensions
     ]

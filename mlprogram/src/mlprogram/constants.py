@@ -198,7 +198,6 @@ class Constants:
             raise ProgramError("a constant has a dimension of no size; the file is damaged")
         if value.WhichOneof("value") == "blobFileValue":
             return self._from_file(value.blobFileValue, dtype, shape)
-        # Any other value stands in the protobuf itself.
         return _read_immediate(value.immediateValue.tensor, dtype, shape)
 
     def _from_file(self, blob: MIL_pb2.Value.BlobFileValue, dtype, shape) -> np.ndarray:
@@ -240,7 +239,6 @@ def _make_key(value: Any) -> Any:
     """
     if not isinstance(value, np.ndarray):
         return value
-    # A small array is another copy at each reading, so its bytes are compared, not its place.
     if value.nbytes <= 64:
         return (value.dtype.str, value.shape, value.tobytes())
     return (value.dtype.str, value.shape, value.__array_interface__["data"][0])
@@ -268,5 +266,4 @@ def _read_immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | s
             f"a constant of shape {list(shape)} ({dtype.name}) holds {len(values)} values; the file"
             " is damaged"
         )
-    # A single string is a parameter, such as a mode, and comes as str.
     return values.item() if kind == "strings" and not shape else values.reshape(shape)

@@ -40,7 +40,6 @@ def one_line(text: str) -> str:
     """
     # The text is cut before the escapes, so that a huge message costs no time.
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
-    # A line that is still too long loses its middle.
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
 
 

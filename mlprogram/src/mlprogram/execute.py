@@ -34,7 +34,6 @@ def finish(step: Instruction, output: OutputSlot, value: Any) -> Any:
     """Round a result to its declared type, and hold it against its declared shape. Raises
     ProgramError for another shape.
     """
-    # `is` suffices: PyTorch has one object for each type.
     if value.dtype is not output.dtype:
         value = value.to(output.dtype)
     declared = output.shape
@@ -117,7 +116,6 @@ def _add_others(arguments: dict[str, Any], step: Instruction, env: list[Any], ru
         if isinstance(slots, int):
             arguments[param] = to_host(env[slots])  # a single slot stands here for the host alone
         elif param in step.host:
-            # Several slots of Python values: each becomes a number or a list.
             arguments[param] = [to_host(env[s]) for s in slots]
         else:
             arguments[param] = [widen(env[s], step.widen) for s in slots]
@@ -131,7 +129,6 @@ def _add_others(arguments: dict[str, Any], step: Instruction, env: list[Any], ru
 
 
 def _call_hook(hook: Hook, step: Instruction, output: OutputSlot, value: Any) -> Any:
-    # Lists and strings pass the hook by.
     replacement = (
         hook(output.name, step.op.op_type, value) if isinstance(value, torch.Tensor) else None
     )

@@ -30,7 +30,6 @@ def open_aside(target: Path) -> Iterator[Path]:
     except OSError as problem:
         raise ProgramError(f"cannot write {target}: {problem.strerror}") from None
     finally:
-        # After a success there is nothing left to remove.
         part.unlink(missing_ok=True)
 
 
@@ -80,7 +79,6 @@ def parse_json(
         raise ProgramError(
             f"{where} is not JSON that can be read: brackets nested too deep"
         ) from None
-    # The decoder's errors and _parse_integer's are both a ValueError.
     except ValueError as problem:
         raise ProgramError(f"{where} is not JSON: {str(problem)[:200]}") from None
 

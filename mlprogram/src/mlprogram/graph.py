@@ -111,7 +111,6 @@ def read_function(package: Package, name: str) -> Function:
 
 
 def _read_block(proto: MIL_pb2.Block, path: str) -> OperationBlock:
-    # The index in messages counts constants too.
     operations = tuple(_read_operation(op, path, i) for i, op in enumerate(proto.operations))
     return OperationBlock(
         tuple(_read_value_type(v.name, v.type) for v in proto.inputs),
@@ -170,7 +169,6 @@ def _read_value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
             ranked=ranked,
         )
     if kind == "listType":
-        # A list's length is open; its type is that of its elements.
         return ValueType(name, _read_value_type(name, proto.listType.type).dtype, (None,), "list")
     if kind == "stateType":
         # A state wraps a tensor, which only read_state and write_state reach.

@@ -96,7 +96,6 @@ class GruLoop:
     def _join_biases(self, env: list[Any], side: int, like: Tensor) -> Tensor:
         size = len(like) // 3
         slots = [pair[side] for pair in self.biases]
-        # A gate without a bias gets zeros, because the three stand in one tensor.
         return torch.cat([like.new_zeros(size) if s is None else env[s] for s in slots])  # [3 H]
 
 

@@ -84,7 +84,6 @@ class TensorSpec:
         ]
         return "".join(
             f"; Size ({n}) of dimension ({i}) is not in allowed range ({low}..{high})"
-            # Only the first wrong axis is named.
             for i, n, low, high in wrong[:1]
         )
 
@@ -146,7 +145,6 @@ def _read_input(value: ValueType, feature: Model_pb2.FeatureDescription | None) 
 def _read_array_shapes(
     array: FeatureTypes_pb2.ArrayFeatureType, open_shape: tuple[int, ...]
 ) -> tuple:
-    # A description without a shape leaves it to the program.
     shape = tuple(array.shape) or open_shape
     flexibility = array.WhichOneof("ShapeFlexibility")
     if flexibility == "enumeratedShapes":
@@ -177,7 +175,6 @@ def _read_image_shapes(
             _read_range(image.imageSizeRange.heightRange),
             _read_range(image.imageSizeRange.widthRange),
         )
-        # Batch and channels get a range of one size each.
         return (), (*((n, n) for n in lead), *sizes), (*lead, image.height, image.width)
     return (), (), (*lead, image.height, image.width)
 
@@ -301,7 +298,6 @@ def _check_pairs(specs: Mapping[str, TensorSpec], tensors: Mapping[str, torch.Te
         for s in enumerated
     ]
     if (
-        # Lists of unequal length cannot pair by index, so they are left alone.
         len(enumerated) > 1
         and len({len(s.shapes) for s in enumerated}) == 1
         and not set.intersection(*lists)

@@ -99,13 +99,11 @@ def _fill(tensor: MIL_pb2.TensorValue, dtype: int, values: list[Any]) -> None:
         tensor.ints.values.extend(values)
 
 
-# A quote ends a string unless a backslash stands before it.
 _STRING, _HEX, _DECIMAL = (
     r'"(?:[^"\\]|\\.)*"',
     r"[-+]?0[xX][0-9a-fA-F.]+(?:p[-+]?\d+)?",
     r"[-+]?(?:\d[\w.+-]*|inf|nan)\b",
 )
-# The order counts: as a decimal, 0x1p+3 would end in the wrong place.
 _TOKEN = re.compile(rf"\s*(?:({_STRING})|({_HEX})|({_DECIMAL})|([A-Za-z_@]\w*)|(->|[^\s\w]))")
 _ESCAPES = MappingProxyType({"n": "\n", "t": "\t", "r": "\r", "0": "\0"})
 
@@ -169,7 +167,6 @@ class _Parser:
     def _read_list(self, end: str, read: Any) -> list[Any]:
         """`read` again and again, parted by commas, up to `end`."""
         items = []
-        # A comma before the end is taken too.
         while not self._skip(end):
             items.append(read())
             if self._token != end:
@@ -204,7 +201,6 @@ class _Parser:
                 MIL_pb2.NamedValueType(name=n, type=t)
                 for t, n in self._read_list(")", self._read_typed_name)
             )
-            # Their types are dropped; only the values are read later.
             attributes[name] = {n: v for n, (_, v) in self._read_attributes().items()}
             self._read_body(function.block_specializations[opset])
             self._skip(";")

@@ -181,7 +181,6 @@ class MLModel:
 
     def _predict(self, data: dict[str, Any], state: MLState | None) -> dict[str, Any]:
         names = {f.name for f in self._description.input}
-        # Sorted, so that the message names the same input whatever the order of the set.
         unknown = sorted(set(data) - names)
         if unknown:
             message = f"does not match any of the model input name(s), which are: {names}"

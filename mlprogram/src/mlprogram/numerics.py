@@ -239,7 +239,6 @@ def run_in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def widen_sums(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
     """The same kernels with sums in float64."""
     return MappingProxyType(
-        # Only `run` differs: the parameters and flags are those of the narrow kernel.
         {name: replace(narrow, run=run_in_float64(narrow.run)) for name, narrow in kernels.items()}
     )
 

@@ -35,7 +35,6 @@ def render() -> str:
     count = sum(map(len, FAMILIES.values())) + len(CONSTEXPR) + len(CONTROL)
     parts = [_HEAD, f"{count} operations.\n"]
     for family, kernels in FAMILIES.items():
-        # The order of these keys is that of the document.
         names: dict[str, list[str]] = {"Native": [], "Tabulated": [], "Widened": []}
         for name, kernel in sorted(kernels.items()):
             names[_name_treatment(kernel)].append(_mark(name))

@@ -106,7 +106,6 @@ def unpack_bits(data: np.ndarray, dtype: DType, count: int) -> np.ndarray:
         np.ascontiguousarray(data), bitorder="little", count=count * dtype.bits
     ).reshape(count, dtype.bits)
     values = np.zeros(count, np.uint8)
-    # At most seven turns, each over all values.
     for i in range(dtype.bits):
         values |= bits[:, i] << i
     if dtype.kind == "uint":
@@ -220,7 +219,6 @@ def _locate(folder: Path) -> tuple[Path, Path]:
     try:
         content = read_json(manifest)
         entries = content["itemInfoEntries"]
-        # The manifest names items by identifier; the root one is the model.
         model = folder / "Data" / entries[content["rootModelIdentifier"]]["path"]
         # A manifest from elsewhere may not point out of its package.
         if ".." in model.parts or (folder / "Data") not in model.parents:

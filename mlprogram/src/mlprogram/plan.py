@@ -31,7 +31,6 @@ from mlprogram.ops.conv import is_channels_last
 
 KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
     {
-        # precision.model -> its kernels; what is missing there comes from KERNELS
         "ane_numerics": ANE_KERNELS,
         "declared64": WIDE_SUMS,
         "device": DEVICE_KERNELS,
@@ -121,7 +120,6 @@ def build_plan(function: Function, constants: Constants, precision: Precision) -
     """Plan a function. Raises ProgramError for an operation that is not known, naming it, its
     output and its place.
     """
-    # The function's own inputs become the inputs of the outermost block.
     planner = _Planner(constants, precision)
     body = planner.plan_block(
         OperationBlock(function.inputs, function.body.outputs, function.body.operations), {}
@@ -153,7 +151,6 @@ class _Planner:
         inputs = tuple(self._declare(v, scope) for v in block.inputs)
         steps = []
         for op in block.operations:
-            # Literals come first, because the operation itself reads them.
             self._add_literals(op, scope)
             # Constants take no step of a run: they are in the template.
             if op.op_type == "const" or op.op_type.startswith("constexpr_"):
@@ -174,7 +171,6 @@ class _Planner:
 
     def _define(self, constant: ConstantValue, scope: dict[str, int | ConstantValue]) -> None:
         self.constants[constant.name] = constant
-        # A constant has no slot yet: it gets one for each type in which a step reads it.
         scope[constant.name] = constant
 
     def _add_literals(self, op: Operation, scope: dict[str, int | ConstantValue]) -> None:
@@ -187,7 +183,6 @@ class _Planner:
 
     def _add_constant(self, op: Operation, scope: dict[str, int | ConstantValue]) -> None:
         self.types.update({v.name: v for v in op.outputs})
-        # A constexpr may read other constexprs, which stand before it in program order.
         arguments = {
             param: self._require_constant(op, names[0], scope).value
             for param, names in op.inputs.items()
@@ -221,7 +216,6 @@ class _Planner:
             # A model of arithmetic must see each operation, so its loops are never replaced.
             fast = op.op_type == "while_loop" and self._precision.model is None
             gru = self._find_gru(op, scope) if fast else None
-            # `plain`, `halves` and `others` stay empty: the executor reads the slots of control
             # flow itself.
             return Instruction(
                 op,
@@ -260,8 +254,6 @@ class _Planner:
                     f" {', '.join(sorted(kernel.parameters))}"
                 )
             many = param in kernel.variadic
-            # A parameter of Python values that a run computes is read from its tensor in every
-            # call.
             if param in kernel.host and all(isinstance(scope.get(n), ConstantValue) for n in names):
                 values = [_as_python(self._require_constant(op, n, scope).value) for n in names]
                 fixed[param] = values if many else values[0]
@@ -269,7 +261,6 @@ class _Planner:
                 last = (
                     op.op_type == "conv" and param == "weight" and self._is_channels_last(op, scope)
                 )
-                # A constant gets a slot in the widened type, so no run converts it.
                 slots = tuple(self._find_slot(n, scope, widen, op.where(), last) for n in names)
                 bound.append((param, slots if many else slots[0]))
         host = kernel.host & {param for param, _ in bound}
@@ -351,7 +342,6 @@ class _Planner:
         fixed: Mapping[str, Any] = MappingProxyType({}),
     ) -> torch.Tensor:
         """The table of a function of one parameter, one for all the operations that are alike."""
-        # The constants are scalars and short, so their text tells them apart.
         key = (op_type, param, repr(fixed))
         if key not in self._tables:
             self._tables[key] = tabulate(lambda values: run(**{param: values}))
@@ -381,7 +371,6 @@ class _Planner:
         biases = tuple(
             tuple(None if n is None else find_slot(n, widen) for n in loop.biases[g]) for g in GATES
         )
-        # Without fp16 there is nothing to tabulate, and the tuple stays empty.
         tables = tuple(
             self._make_table(name, "x", KERNELS[name].run) for name in ("sigmoid", "tanh") if widen
         )
@@ -407,7 +396,6 @@ class _Planner:
         # Weights that a run computes, and convolutions of other ranks, keep their order.
         if not isinstance(weight, ConstantValue) or np.ndim(weight.value) != 4:
             return False
-        # An open height counts as unknown, not as 1.
         height = x.shape[2] if x is not None and x.ranked and len(x.shape) == 4 else None
         return is_channels_last(
             weight.value.shape,
@@ -436,10 +424,8 @@ class _Planner:
         outputs = []
         for value in op.outputs:
             is_tensor = value.container == "tensor"
-            # An output of open rank has nothing to be held against.
             shape = value.shape if is_tensor and value.ranked else None
             dtype = self._precision.choose_type(value.dtype) if is_tensor else None
-            # One open axis is enough to make the whole comparison impossible.
             fixed = (
                 None
                 if shape is None or None in shape
@@ -468,7 +454,6 @@ class _Planner:
         if not isinstance(value.value, np.ndarray) or value.dtype.torch is None:
             return self._share(("host", repr(value.value)), value.value, lambda: value.value)
         working = self._precision.choose_type(value.dtype)
-        # Only fp16 is widened: fp32, fp64 and integers are wanted as they are.
         if widen is not None and working == torch.float16:
             working = widen
         # A large constant is known by its place in memory, because its bytes are too many to

@@ -105,14 +105,12 @@ def convert_output(feature: FeatureTypes_pb2.FeatureType, value: Any) -> Any:
     array = value.numpy()
     if kind == "imageType":
         return _to_image(feature.type.imageType, array)
-    # A feature that is one number comes back as a Python number.
     if kind in ("int64Type", "doubleType"):
         return array.item()
     array = array.reshape(1) if array.ndim == 0 else array
     declared = (
         _ARRAY_TYPES.get(feature.type.multiArrayType.dataType) if kind == "multiArrayType" else None
     )
-    # As coremltools, this never gives float16.
     numpy_type = declared or (np.float32 if array.dtype == np.float16 else array.dtype)
     return array.astype(numpy_type, copy=False)
 

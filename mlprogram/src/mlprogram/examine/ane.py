@@ -100,7 +100,6 @@ def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -
         with open_aside(file) as path:
             path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
-        # Only the first shape is drawn, for every chip asked for.
         first = rows[0][0].profile
         plot_segments(
             [forecast for forecast, _ in rows if forecast.profile is first],
@@ -394,5 +393,4 @@ def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Placement) -> 
         f" segments, {cut.crossings} crossings"
     )
     axes.text(left, place, text, va="center", fontsize=8)
-    # Room to the right of the longest bar for its text.
     axes.set_xlim(right=max(axes.get_xlim()[1], left * 1.5))

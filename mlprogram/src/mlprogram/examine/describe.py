@@ -111,7 +111,6 @@ def run(arguments: argparse.Namespace) -> int:
 def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
     """Everything the command says, ready for JSON."""
     program = profile.program
-    # sorted is stable, so equal operations stay in program order.
     heaviest = sorted(profile.ops, key=_SORT[by], reverse=True)[:top]
     return {
         "package": str(program.package.path),
@@ -163,7 +162,6 @@ def read_notes(description: Any, function: str) -> dict[str, str]:
     named = next((each for each in description.functions if each.name == function), description)
     for kind in ("input", "output"):
         said |= {f"{kind} {each.name}": each.shortDescription for each in getattr(named, kind)}
-    # Most fields are empty in most packages.
     return {key: text for key, text in said.items() if text}
 
 
@@ -268,7 +266,6 @@ def _make_type_table(d: dict[str, Any]) -> Any:
         key=lambda item: item[1]["activation_bytes"] + item[1]["weight_bytes"],
         reverse=True,
     )
-    # The sum of all types comes last, whatever its size.
     for name, row in (*rows, ("all", totals)):
         share = format_percent((row["activation_bytes"] + row["weight_bytes"]) / moved)
         table.add_row(

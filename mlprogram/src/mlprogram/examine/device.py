@@ -29,7 +29,6 @@ from mlprogram.examine.profile import OpenProgram
 
 NOT_MEASURED = "not measured (needs a Mac)"
 UNITS = ("CPU_ONLY", "CPU_AND_GPU", "CPU_AND_NE", "ALL")
-# names of Core ML's classes -> the words of the reports
 _DEVICES = {
     "MLNeuralEngineComputeDevice": "engine",
     "MLGPUComputeDevice": "GPU",
@@ -165,7 +164,6 @@ def _read_placement(
     # By the function's name, as the compute plan lists functions.
     for op in _walk_operations(plan.model_structure.program.functions[function].block):
         usage = plan.get_compute_device_usage_for_mlprogram_operation(op)
-        # Constants have no device.
         if usage is not None and op.outputs:
             device = type(usage.preferred_compute_device).__name__
             # A device that is not known yet keeps the name of its class.

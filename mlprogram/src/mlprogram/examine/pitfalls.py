@@ -42,7 +42,6 @@ _ATTENDING = ("softmax", "scaled_dot_product_attention")
 
 def find_pitfalls(profile: Profile) -> Counter[str]:
     """How many operations there are of each."""
-    # value -> the operation that makes it
     makers = {tensor.name: op for op in profile.ops for tensor in op.outputs}
     constants = profile.program.plan.constants
     masks: set[str] = set()  # values in which a constant beyond fp16 may stand
@@ -91,7 +90,6 @@ def _check_one_operation(
         _AVG_POOL: op.op_type == "avg_pool" and _has_overhang(op),
         _NARROW: op.op_type == "slice_by_index" and empty,
         _REMAINDER: op.op_type == "sub" and reads.get("x") == reads.get("y"),
-        # Both bounds at 0 leave the main diagonal in a matrix of zeros.
         _DIAGONAL: op.op_type == "band_part" and a.get("lower") == a.get("upper") == 0,
         # Floor division of integers through floats: a cast on either side of it.
         _DIVISION: x is not None
@@ -109,5 +107,4 @@ def _has_overhang(op: OpProfile) -> bool:
         return False
     names = ("kernel_sizes", "pad_type", "strides", "pad", "ceil_mode")
     windows = {name: a[name] for name in names if name in a}
-    # The second result is the padding that ceil_mode adds.
     return any(plan_windows(op.activations[0].shape, **windows)[1])

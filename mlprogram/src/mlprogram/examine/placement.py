@@ -51,14 +51,12 @@ def cut_segments(profile: Profile, off: frozenset[int]) -> Cut:
     """Segments when the operations with these indices are off the engine and all others on it.
     Inputs and outputs are off it.
     """
-    # value -> the operation that makes it, as an index into the profile
     made_by = {t.name: i for i, op in enumerate(profile.ops) for t in op.outputs}
     levels: list[int] = []
     for i, op in enumerate(profile.ops):
         levels.append(_find_level(i, op, off, made_by, levels))
     groups: dict[tuple[int, bool], list[int]] = {}
     for i, level in enumerate(levels):
-        # Operations of one level and one side need nothing from each other's other side.
         groups.setdefault((level, i not in off), []).append(i)
     crossing = _find_crossings(profile, off, made_by)
     segments = tuple(Segment(level, on, tuple(ops)) for (level, on), ops in sorted(groups.items()))
@@ -211,7 +209,6 @@ def _check_operation(
         for rule, effect in held
         if rule.kind in CHECKS
     )
-    # None means that the operation keeps the rule.
     return [Finding(rule, effect, detail) for rule, effect, detail in details if detail is not None]
 
 
@@ -244,11 +241,9 @@ def _check_graph(
 
 def _check_inputs(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
     specs = profile.program.inputs.values()
-    # the words of the rules' `flexibility` -> inputs that are so
     flexible = {
         "ranged": [s.name for s in specs if any(low != high for low, high in s.ranges)],
         "enumerated": [s.name for s in specs if len(s.shapes) > 1],
-        # Shapes whose first sizes are not all the same.
         "enumerated first axis": [s.name for s in specs if len({n[:1] for n in s.shapes}) > 1],
     }
     result = []
@@ -265,14 +260,12 @@ def _make_placement(profile: Profile, off: frozenset[int]) -> Placement:
     totals: Counter[str] = Counter()
     on: Counter[str] = Counter()
     for i, op in enumerate(profile.ops):
-        # An operation counts as 1, and by its MACs and by the bytes it moves.
         for measure, value in zip(MEASURES, (1, op.macs, op.bytes_moved), strict=True):
             totals[measure] += value
             on[measure] += value * (i not in off)
     return Placement(
         off,
         cut_segments(profile, off),
-        # A program without any MACs has no share of them, which is written as 0.
         {m: on[m] / totals[m] if totals[m] else 0.0 for m in MEASURES},
     )
 

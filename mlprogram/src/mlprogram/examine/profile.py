@@ -89,7 +89,6 @@ def _count_einsum_macs(equation: str, shapes: list[Shape]) -> int:
         for letter, size in zip(term, shape, strict=True):
             # An axis of size 1 broadcasts, so the larger size of a letter counts.
             sizes[letter] = max(size, sizes.get(letter, 1))
-    # One product for each combination of all letters, the summed ones included.
     return math.prod(sizes.values())
 
 
@@ -103,7 +102,6 @@ def count_flops(
     if op_type in _HEAVY:
         return _HEAVY_FLOPS * written
     if op_type in _REDUCTIONS:
-        # A reduction touches each value that it reads once.
         return max((math.prod(shape) for shape in inputs.values()), default=0)
     return written if op_type in ELEMENTWISE and op_type != "cast" else 0
 
@@ -239,7 +237,6 @@ class Profile:
         }
 
         def find_owner(name: str) -> str:
-            # A view of a view shares the memory of the first.
             while name in owner:
                 name = owner[name]
             return name
@@ -250,7 +247,6 @@ class Profile:
             for i, op in enumerate(self.ops)
             for t in (*op.activations, *op.outputs)
         }
-        # An output outlives every operation.
         last |= {find_owner(t.name): len(self.ops) for t in self.outputs}
         alive = {t.name: t.bytes for t in self.inputs}
         sizes = []
@@ -270,7 +266,7 @@ def open_program(path: str | Path | Package, function: str | None = None) -> Ope
     """
     package = open_package(path)
     body = read_function(package, function or package.default_function)
-    # Only the types and the constants of the plan are used, in the declared types.
+    # Shapes come from a run of this plan, which has the declared types.
     plan = build_plan(body, Constants(package), find_precision("declared"))
     inputs, _ = read_interface(package, body)
     return OpenProgram(

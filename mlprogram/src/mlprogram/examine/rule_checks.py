@@ -160,7 +160,6 @@ def dilated_width(op: OpProfile, params: Params) -> str | None:
     """A dilated convolution whose lowered width, a few columns more than its own, is over the
     limit.
     """
-    # 0 keeps the rule: no limit is below it.
     lowered = op.outputs[0].shape[-1] + params["extra"] if _read_dilation(op) > 1 else 0
     return f"lowered width {lowered} > {params['limit']}" if lowered > params["limit"] else None
 
@@ -199,7 +198,6 @@ def reduced_axis(op: OpProfile, params: Params) -> str | None:
     """A reduction over too many elements."""
     if op.op_type not in params["ops"]:
         return None
-    # The first activation is what is reduced.
     size = op.activations[0].shape[op.attributes.get("axis", -1)]
     return f"reduces {size} > {params['max']} elements" if size > params["max"] else None
 
@@ -238,7 +236,6 @@ def count_padded_bytes(tensor: Tensor, step: int) -> int:
 def working_set(op: OpProfile, params: Params) -> str | None:
     """A tensor that does not fit on the chip; its size is the chip's, not the rule's."""
     largest = max(_list_tensors(op), key=lambda t: t.bytes, default=None)
-    # MiB, the unit of the chip table
     if largest is None or largest.bytes <= params["on_chip_mib"] * 2**20:
         return None
     return f"'{largest.name}' has {largest.bytes / 2**20:.1f} MiB > {params['on_chip_mib']:g} MiB"

@@ -144,7 +144,6 @@ def load_rules(path: str | Path | None = None) -> Rules:
             ),
             name,
         )
-    # A value of a wrong type shows wherever it is first used.
     except (TypeError, AttributeError, KeyError) as error:
         raise ProgramError(f"{name}: a value of another kind than expected ({error})") from error
 
@@ -189,7 +188,6 @@ def parse_rules(content: Any, name: str) -> Rules:
 def _check_keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
     if not isinstance(value, dict):
         raise ProgramError(f"{where}: must be an object with {', '.join(sorted(needed))}")
-    # Sorted, so that the message is the same in every run.
     missing, unknown = sorted(needed - set(value)), sorted(set(value) - needed - optional)
     if missing or unknown:
         problem = f"'{missing[0]}' is missing" if missing else f"unknown key '{unknown[0]}'"

@@ -69,7 +69,6 @@ class Storage:
 
 def read_storage(function: Function, plan: ExecutionPlan) -> Storage:
     """Find every weight of a function. Nothing is decompressed."""
-    # value -> the constant operation that gives it
     producers = {
         value.name: op for op in function.body.walk() for value in op.outputs if _is_constant(op)
     }
@@ -90,7 +89,6 @@ def read_storage(function: Function, plan: ExecutionPlan) -> Storage:
 
 def list_tensor_operands(op: Operation) -> Iterator[str]:
     """Names of the values an operation takes as tensors, attributes left out."""
-    # An operation that is not known has no host parameters: all its inputs count.
     host = KERNELS[op.op_type].host if op.op_type in KERNELS else frozenset()
     for parameter, names in op.inputs.items():
         if parameter not in host:
@@ -125,7 +123,6 @@ def _walk_parts(
         else:
             # it lies in no file: a number of its own keeps two of the same size apart
             yield dtype.name, ("", hash((op.name, parameter)), size)
-    # A constexpr of iOS 18 reads its parts from constants of their own.
     for names in op.inputs.values():
         for name in names:
             if name in producers:
@@ -142,7 +139,6 @@ def _list_methods(op: Operation, producers: Mapping[str, Operation]) -> list[str
         if n in producers and producers[n].op_type != "const"
         for m in _list_methods(producers[n], producers)
     ]
-    # dict.fromkeys drops repetitions and keeps the order.
     return list(dict.fromkeys([_name_method(op, producers), *inner]))
 
 
@@ -304,7 +300,6 @@ def list_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str
     first = min(enumerated, key=lambda s: len(s.shapes))
     return [
         choose_shapes(specs, {first.name: shape}, paired)
-        # From small to large, as the reports list them.
         for shape in sorted(first.shapes, key=math.prod)
     ]
 

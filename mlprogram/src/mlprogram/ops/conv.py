@@ -258,7 +258,6 @@ def plan_windows(
         # as in PyTorch, no window begins in the padding behind the values
         if ceil_mode and (count - 1) * s >= size + before and before + after > 0:
             count -= 1
-        # How far the last window reaches past the padded axis.
         extra.append((0, max(0, (count - 1) * s + k - padded)))
     return pads, order_pads(extra), strides
 

@@ -164,7 +164,6 @@ ELEMENTWISE = MappingProxyType(
 
 def clamped_relu(x: Tensor, alpha: float, beta: float) -> Tensor:
     """min(x, beta) where x >= 0, min(alpha x, beta) elsewhere."""
-    # The upper bound holds on both sides; a negative alpha may reach it.
     return torch.where(x >= 0, x.clamp(max=beta), (alpha * x).clamp(max=beta))
 
 

@@ -77,7 +77,6 @@ def gather_nd(
         shape[i] = x.shape[i]
         # [1, ..., n_i, ..., 1] broadcasts over the other axes of the coordinates.
         coordinates.insert(i, torch.arange(x.shape[i]).reshape(shape))
-    # Axes that have no coordinate come whole.
     return x[tuple(coordinates)]
 
 
@@ -126,7 +125,6 @@ def scatter_along_axis(
 ) -> Tensor:
     """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
     where, inside = _find_targets(indices, data.shape[axis], validate_indices)
-    # As in scatter, but each element has an index of its own.
     places = torch.take_along_dim(_list_places(data), where, axis)
     return _combine(
         data, places, updates, mode, None if inside is None else inside.expand(places.shape)
@@ -147,7 +145,6 @@ def scatter_nd(
         for part, size in zip(indices.unbind(-1), data.shape, strict=False)
     ]
     places = _list_places(data)[tuple(where for where, _ in pairs)]
-    # A place is inside if every one of its coordinates is.
     masks = [inside for _, inside in pairs if inside is not None]
     if not masks:
         return _combine(data, places, updates, mode)

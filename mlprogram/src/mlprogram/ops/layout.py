@@ -95,7 +95,6 @@ def split(
     if split_sizes is None:
         if num_splits is None:
             raise ValueError("split needs num_splits or split_sizes")
-        # torch.split takes the size of a part, MIL the number of parts.
         split_sizes = [x.shape[axis] // num_splits] * num_splits
     return torch.split(x, split_sizes, axis)
 
@@ -144,7 +143,6 @@ def reverse_sequence(x: Tensor, lengths: Tensor, seq_axis: int = 0, batch_axis: 
     the rest as it is.
     """
     steps = torch.arange(x.shape[seq_axis])
-    # [batch] -> [batch, 1], to be held against [steps]
     lengths = lengths.long().unsqueeze(1)
     places = torch.where(steps < lengths, lengths - 1 - steps, steps)  # [batch, steps]
     # laid along their two axes of x, in whichever order these come
@@ -219,7 +217,6 @@ def batch_to_space(x: Tensor, block_shape: list[int], crops: list[list[int]]) ->
         .permute(2, 3, 4, 0, 5, 1)
         .reshape(n // (bh * bw), c, h * bh, w * bw)
     )
-    # Negative padding crops.
     return F.pad(x, [-k for k in order_pads([(before, after) for before, after in crops])])
 
 

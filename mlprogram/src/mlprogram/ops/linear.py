@@ -21,7 +21,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [..., D_in], weight [D_out, D_in], bias [D_out] -> [..., D_out]; integers beside floats
     become floats.
     """
-    # The usual case has one type throughout and skips the conversions.
     if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
         x, weight = _as_one_type(x, weight)
         bias = bias if bias is None else bias.to(x.dtype)
@@ -33,7 +32,6 @@ def matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = 
     beside floats become floats.
     """
     x, y = _as_one_type(x, y)
-    # mT swaps the last two axes and leaves those of a batch alone.
     return torch.matmul(x.mT if transpose_x else x, y.mT if transpose_y else y)
 
 
@@ -111,7 +109,6 @@ def layer_norm(
     # PyTorch's kernel knows the last axes alone.
     if axes == list(range(x.dim() - len(axes), x.dim())):
         return F.layer_norm(x, [x.shape[a] for a in axes], gamma, beta, epsilon)
-    # gamma and beta get ones at the axes that are not normalized.
     shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
     centered = x - x.mean(axes, keepdim=True)
     y = centered / (centered.square().mean(axes, keepdim=True) + epsilon).sqrt()

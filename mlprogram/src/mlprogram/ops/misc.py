@@ -107,7 +107,6 @@ def classify(probabilities: Tensor, classes: list) -> tuple[Any, dict]:
     probability}).
     """
     values = probabilities.flatten().tolist()
-    # A single class arrives as a scalar.
     flat = classes if isinstance(classes, list) else [classes]
     names = [str(c) if isinstance(c, str) else int(c) for c in flat]
     # Of equal probabilities the first class wins.
@@ -172,7 +171,6 @@ def _select_boxes(
 
 def _compute_overlap(a: Tensor, b: Tensor) -> float:
     """Intersection over union of two boxes (x, y, width, height), (x, y) the centre."""
-    # the corners of the intersection
     low, high = (
         torch.maximum(a[:2] - a[2:] / 2, b[:2] - b[2:] / 2),
         torch.minimum(a[:2] + a[2:] / 2, b[:2] + b[2:] / 2),

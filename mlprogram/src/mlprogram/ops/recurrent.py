@@ -107,7 +107,6 @@ def _run_lstm(
     # What the inputs give hangs on no step before: one product for all steps. [S, B, 4 H]
     driven = _compute_input_gates(x, weight_ih, bias)
     p_i, p_f, p_o = peephole.chunk(3) if peephole is not None else (0, 0, 0)
-    # Turned around once, and not at every step.
     turned = weight_hh.T.contiguous()
     sequence = []
     for row in driven:
@@ -165,7 +164,6 @@ def gru(
 def _reset_after(
     row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable
 ) -> Tensor:
-    # MIL's order of gates: r, n, z
     u_r, u_n, u_z = torch.nn.functional.linear(h, weight, bias).chunk(3, -1)
     w_r, w_n, w_z = row.chunk(3, -1)
     r, z = gate(w_r + u_r), gate(w_z + u_z)

@@ -50,7 +50,6 @@ def compute_grid(size: float, count: int, mode: str) -> Tensor:
         places = (i + 0.5) * size / count - 0.5
     else:
         raise ValueError(f"sampling mode '{mode}' is unknown; one of {', '.join(SAMPLING_MODES)}")
-    # A place outside repeats the edge.
     return places.clamp(0, size - 1)
 
 
@@ -82,7 +81,6 @@ def upsample_nearest_neighbor(
     x: Tensor, scale_factor_height: float = 1, scale_factor_width: float = 1
 ) -> Tensor:
     """[..., floor(H fh), floor(W fw)]."""
-    # Height and width are apart, so two one-dimensional passes do.
     x = sample_nearest(x, -2, math.floor(x.shape[-2] * scale_factor_height))
     return sample_nearest(x, -1, math.floor(x.shape[-1] * scale_factor_width))
 
@@ -103,7 +101,6 @@ def upsample_bilinear(
     align_corners.
     """
     centers = not align_corners if half_pixel_centers is None else half_pixel_centers
-    # The two flags name three of the five modes of resize_bilinear.
     mode = "STRICT_ALIGN_CORNERS" if align_corners else "UNALIGN_CORNERS" if centers else "DEFAULT"
     return resize_bilinear(
         x,
@@ -249,7 +246,6 @@ def crop_resize(
         pad_value,
     )
     if boxes is not None:
-        # Without indices box i belongs to image i.
         images = range(len(boxes)) if box_indices is None else box_indices.tolist()
         return torch.cat(
             [_cut_box(x[i : i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)]
@@ -261,7 +257,6 @@ def crop_resize(
         # Each box cuts all images: N of [B, C, H', W'] are stacked.
         return torch.stack([_cut_box(x, box, *modes) for box in rows])
     return torch.stack(
-        # The first number of a row is the image.
         [_cut_box(x[int(row[0]) : int(row[0]) + 1], row[1:], *modes) for row in rows]
     )
 
@@ -371,7 +366,6 @@ def _read_pixel(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float)
 
 
 def _fold_places(place: Tensor, size: int, mode: str) -> Tensor:
-    # Whole places by now; long for the index.
     place = place.long()
     if mode in ("constant", "border"):
         return place.clamp(0, size - 1)
