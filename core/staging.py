@@ -183,7 +183,7 @@ def _require_free(place: Path, ours: Ours | None) -> None:
         raise InputError(f"cannot write {place}: it is a device, a pipe or a socket")
     elif not file:
         raise InputError(f"{place} is a file: a folder is written there")
-    # So does an empty file.
+    # An empty file, too, holds nothing that could be lost.
     elif isinstance(ours, OwnFile) and status.st_size:
         reason = ours.reason(place)
     if reason:

@@ -121,7 +121,7 @@ class IntegerConv(nn.Module):
         channels = torch.ones(form.values.shape[1], dtype=torch.float64)
         if prepared is not None and prepared.reciprocal is not None:
             channels = prepared.reciprocal.double().flatten()
-        # The graph before has multiplied this channel by alpha; the division takes it off again.
+        # What the graph has left in a channel, such as Snake's alpha, is divided out here.
         if place.alpha is not None:
             channels = channels / place.alpha.double()
         self.register_buffer("reciprocal", channels.float().view(1, -1, 1, 1))
