@@ -151,11 +151,13 @@ def build_packages(
     manifests = []
     # A package whose checks fail never stands under its name, and neither does its manifest.
     with staged_together(*targets) as places, put_temporary_files_in(places[0].parents[1]):
+        # Targets come in pairs, a package before its manifest, and so do their places.
         packages, asides = places[::2], places[1::2]  # what is written, and its manifest
         programs: dict[str, Any] = {}
         for artifact, package in zip(artifacts, packages, strict=True):
             programs |= kind.write(stage, artifact, package)
         facts = {name: stage.check_program(name, program) for name, program in programs.items()}
+        # Raises before anything is described, so a package that misses a limit has no manifest.
         figures = all_held(stage.measure_figures(programs))
         for artifact, package, aside in zip(artifacts, packages, asides, strict=True):
             # over all functions of the package; `structure` has them one by one
@@ -177,6 +179,7 @@ def build_packages(
                 operations=dict(sorted(operations.items())),
                 checks=checks,
                 tools=tool_versions(kind.tools) | ({BUILD_KEY: key} if key else {}),
+                # Where the manifest will stand; `save` still writes it aside.
                 path=out / f"{artifact.file}.json",
                 **contract,
                 **describe_package(package),
@@ -212,6 +215,7 @@ def current(paths: tuple[Path, ...], key: str) -> tuple[Manifest, ...]:
             manifest.verify()
     except InputError:
         return ()
+    # All or none: packages of two builds need not fit together.
     return manifests if all(one.tools.get(BUILD_KEY) == key for one in manifests) else ()
 
 

@@ -137,6 +137,7 @@ def voice_sha256(pack: "np.ndarray") -> str:
     """Hash the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's
     .bin.
     """
+    # "<f4" gives the same bytes on every machine, whatever its own order is.
     return hashlib.sha256(pack.astype("<f4").tobytes()).hexdigest()
 
 
@@ -144,6 +145,7 @@ def withheld(identity: Identity) -> str | None:
     """Return why a checkpoint may not be released, naming the first part that is not on the list,
     or None.
     """
+    # The weights name the entry; config and voices are then held against it.
     entry = find_released_weights(identity.weights)
     if entry is None:
         return (
@@ -264,6 +266,7 @@ class Checkpoint:
     @property
     def network_sha256(self) -> str:
         """One hash over weights and config."""
+        # A voice is an input of the network, so none goes into this hash.
         return Identity(self.sha256, config_sha256(self.config), {}).sha256
 
     @property
@@ -287,6 +290,7 @@ class Checkpoint:
             if self.weights.suffix == ".safetensors"
             else read_tensors(self.weights)
         )
+        # Upstream's .pth is a dict of parts; a whole model's state dict has keys PART.KEY.
         if isinstance(data, dict) and any(
             isinstance(name, str) and name.startswith(PREFIXES) for name in data
         ):
@@ -322,8 +326,10 @@ class Checkpoint:
         """Load part `name` into `module`, strictly, and return it in eval mode."""
         where = f"{self.weights}: {name}"
         try:
+            # Not strict, so that the keys come back as lists and one of them can be named.
             missing, extra = module.load_state_dict(self.part(name), strict=False)
         except RuntimeError as problem:
+            # The first line of PyTorch's message is a heading; one for each tensor follows.
             lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()]
             lines = lines or [str(problem)]
             config = self.folder / "config.json"
@@ -370,6 +376,7 @@ def _plain(part: "dict[str, Tensor]", where: str) -> "dict[str, Tensor]":
         if not isinstance(key, str):
             raise InputError(f"{where} has the key {str(key)[:80]}, not a tensor's name")
         plain[key.removeprefix("module.")] = plain_tensor(value, f"{where}.{key}")
+    # A file that was allocated and never written reads as zeros.
     if not any(bool(value.any()) for value in plain.values()):
         raise InputError(f"{where} holds nothing but zeros: these are no trained weights")
     return plain

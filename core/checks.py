@@ -27,6 +27,7 @@ LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 75.0}
 def snr_db(reference: np.ndarray, other: np.ndarray) -> float:
     """10 log10(|reference|^2 / |reference - other|^2) in float64; infinite where they are equal."""
     reference, other = np.asarray(reference, np.float64), np.asarray(other, np.float64)
+    # The sum of squares is 0 only where every sample is equal.
     noise = np.square(reference - other).sum()
     return float(10 * np.log10(np.square(reference).sum() / noise)) if noise else float("inf")
 
@@ -115,6 +116,7 @@ class ProgramFacts:
         """Return what every stage promises: message -> whether it holds."""
         return {
             f"operations that do not belong there: {self.forbidden}": not self.forbidden,
+            # One length is a fixed shape, of which a program lists none.
             f"{self.enumerated_shapes} enumerated shapes for {lengths} lengths": (
                 self.enumerated_shapes == lengths or lengths == 1
             ),

@@ -171,6 +171,7 @@ def check_options(kind: type[Options], values: Mapping[str, Any]) -> Options:
             value = Path(value)
         wide: list[Any] = [WIDER.get(one, one) for one in kinds]
         is_switch = isinstance(value, bool)
+        # True is an int in Python, so a switch passes only where one is asked for.
         if (is_switch and bool not in kinds) or not isinstance(value, tuple(wide)):
             names = " or ".join(one.__name__ for one in kinds if one is not NoneType)
             raise InputError(

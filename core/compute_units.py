@@ -18,7 +18,9 @@ def units_for(stage: str, system: str, version: list[int], chip: str) -> str:
     Mac's, as "Apple M5 Pro".
     """
     for row in read_json(UNITS_TABLE, "a part of kokoro-ane is missing")["rows"]:
+        # Lists compare number by number, so [26, 5] lies between [26] and [27].
         is_of_version = row["from"] <= version < (row["below"] or [99])
+        # "" in a row stands for any chip; else one word of the chip's name has to be there.
         is_of_chip = {"", *chip.split()}.intersection(row["chips"])
         if stage == row["stage"] and system in row["systems"] and is_of_version and is_of_chip:
             return str(row["units"])

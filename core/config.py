@@ -67,6 +67,8 @@ class IstftNetConfig:
             "istftnet.resblock_dilation_sizes: three dilations a block are needed",
         )
         for rate, kernel in zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True):
+            # An odd difference could not be cut alike at both ends, and the length would be off by
+            # one.
             fits = 1 < rate <= kernel and (kernel - rate) % 2 == 0
             needed = (
                 "a rate of 2 or more is needed, and a kernel as long or longer by an even number"
@@ -81,6 +83,7 @@ class IstftNetConfig:
         )
         stages = len(self.upsample_rates)
         _require(
+            # Every stage halves the channels, and at least one has to be left.
             self.upsample_initial_channel >= 2**stages,
             f"istftnet.upsample_initial_channel {self.upsample_initial_channel} cannot be halved"
             f" {stages} times",
@@ -259,12 +262,14 @@ def _require_sizes(value: Any, name: str) -> None:
     """Every whole number but a symbol's id is a size: above 0, no wider than MAX_WIDTH."""
     if isinstance(value, dict):
         for key, item in value.items():
+            # The ids of symbols begin at 0 and are no sizes.
             if key != "vocab":
                 _require_sizes(item, f"{name}.{key}".removeprefix("."))
     elif isinstance(value, list):
         _require(value != [], f"{name} is empty")
         for item in value:
             _require_sizes(item, name)
+    # type, not isinstance: a bool is no size.
     elif type(value) is int:
         _require(
             0 < value <= MAX_WIDTH,

@@ -75,6 +75,7 @@ def check_buckets(buckets: tuple[int, ...]) -> tuple[int, ...]:
             "bucket list is empty: give at least one length in frames, for example --buckets"
             " 40,80,160"
         )
+    # Rising, because bucket_for takes the first that is long enough.
     for before, after in zip(buckets, buckets[1:], strict=False):
         if after <= before:
             raise InputError(

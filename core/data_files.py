@@ -46,6 +46,7 @@ def read_json(path: Path, missing: str, again: str = "") -> Any:
     Limits: MAX_TEXT_BYTES, and those of parse_json.
     """
     try:
+        # A pipe or a device would be read without end.
         if path.is_file():
             return parse_json(read_text(path, again), str(path), again)
         state = "is not a file" if path.exists() else "does not exist"
@@ -137,6 +138,7 @@ def readable(path: Path, again: str, *others: type[Exception]) -> Iterator[None]
     )
     try:
         yield
+    # These say already what is wrong; InputError is a ValueError too.
     except (InputError, CheckFailed):
         raise
     except damage as problem:
@@ -161,6 +163,7 @@ def conform(value: Any, hint: Any, where: str) -> None:
                 return
             except InputError as problem:
                 problems.append(problem)
+        # Where none fits, the complaint of the first alternative is shown.
         raise problems[0]
     if origin in (tuple, list, typing.Sequence):
         if not isinstance(value, list | tuple):
@@ -174,6 +177,7 @@ def conform(value: Any, hint: Any, where: str) -> None:
     allowed: Any = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where} is {_describe(value)}, not {KINDS.get(kind, 'an object')}")
+    # Not below infinity: this is true of NaN, too.
     if kind is float and not abs(value) < float("inf"):
         raise InputError(f"{where} is {value}, not a finite number")
     if is_record:
@@ -189,6 +193,7 @@ def _require_fields(value: dict[str, Any], hint: Any, where: str) -> None:
         needed = {
             each.name
             for each in dataclasses.fields(hint)
+            # A field with neither a default nor a factory has to be given.
             if each.default is each.default_factory is dataclasses.MISSING
         }
         unknown = sorted(set(value) - set(hints))
@@ -213,6 +218,7 @@ def fill_defaults(kind: type[Record], data: Any, where: str) -> Record:
     for each in dataclasses.fields(kind):  # type: ignore[arg-type]
         if each.name in data:
             value = data[each.name]
+            # A dataclass within it has defaults of its own to fill in.
             is_section = dataclasses.is_dataclass(each.type)
             values[each.name] = (
                 fill_defaults(each.type, value, where)  # type: ignore[arg-type]

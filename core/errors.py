@@ -39,8 +39,8 @@ OWN_PACKAGES = ("kokoro_ane", "kokoro_g2p", "mlprogram", "training", "bench")
 DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 # 3: undecided, or good and not releasable; core.commands.exit_of
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
-# errors of a standard output that takes no more
 LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not repeated
+# errors of a standard output that takes no more
 LOST = (errno.EPIPE, errno.EBADF, errno.EIO, *NO_ROOM)
 NO_MEMORY = "there is not enough memory for this input"
 OUT_OF_MEMORY_WORDS = (
@@ -76,6 +76,7 @@ class _HelpAll(argparse.Action):
 
     def __call__(self, parser: Any, *_: Any) -> None:
         """Print the help with the rare options, and end."""
+        # With nothing rare left, format_help shows everything.
         parser.rare.clear()
         parser.print_help()
         parser.exit()
@@ -123,6 +124,7 @@ class Parser(argparse.ArgumentParser):
         try:
             return super().format_help() + "\n--help-all shows all options\n"
         finally:
+            # Suppressed texts come back, so that help can be asked for again.
             self.usage = None
             for action, text in shown.items():
                 action.help = text
@@ -220,6 +222,7 @@ def _line(problem: Exception) -> str | None:
     if is_out_of_memory(problem):
         return NO_MEMORY
     if isinstance(problem, ModuleNotFoundError):
+        # What is installed bears the name of the outermost package.
         module = (problem.name or "").partition(".")[0].replace("-", "_")
         # mlprogram as a whole comes with an extra; a module of it does not
         if module in OWN_PACKAGES and problem.name != "mlprogram":

@@ -68,6 +68,7 @@ def full_disk_is_an_oserror() -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:
+        # Any other RuntimeError is a conversion that failed.
         if "FileWriter" not in str(problem):
             raise
         raise OSError(
@@ -104,6 +105,7 @@ def reduce_self_checks() -> Iterator[None]:
     validate = Program.validate
 
     def essential(program: Program, check_essential_scope: bool = False) -> None:
+        # The passes that need the whole look ask for the essential scope.
         if check_essential_scope:
             validate(program, check_essential_scope)
 
@@ -128,6 +130,7 @@ def convert(function: FunctionSpec, precision: str, target: str) -> "ct.models.M
             if register is not None:
                 register()
         with torch.no_grad():
+            # The check would run the module a second time; the package is compared with it anyway.
             traced = torch.jit.trace(function.module.eval(), function.example, check_trace=False)
         with reduce_self_checks():
             return ct.convert(
@@ -162,6 +165,7 @@ def _compute_precision(
     if precision == "fp32":
         return ct.precision.FLOAT32
     return ct.transform.FP16ComputePrecision(
+        # True means fp16: operations of the modules that are named stay in fp32.
         op_selector=lambda op: (
             not keep_fp32 & set(op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ()))
         )
@@ -196,6 +200,7 @@ def save_functions(models: "dict[str, ct.models.MLModel]", path: Path) -> None:
             single = Path(folder) / f"{name}.mlpackage"
             model.save(str(single))
             joined.add_function(str(single), src_function_name="main", target_function_name=name)
+        # The first function is the one that opens where nobody names another.
         joined.default_function_name = next(iter(models))
         ct.utils.save_multifunction(joined, str(path))
     make_reproducible(path)
@@ -205,6 +210,7 @@ def find_model_file(package: Path) -> Path:
     """Where a package's .mlmodel stands, its program and description."""
     manifest = json.loads((package / ITEMS).read_text(encoding="utf-8"))
     paths = (entry["path"] for entry in manifest["itemInfoEntries"].values())
+    # A package lists its weights as well; the model is the entry that ends so.
     return package / "Data" / next(path for path in paths if path.endswith(".mlmodel"))
 
 

@@ -61,6 +61,7 @@ def format_install_line(missing: Collection[str]) -> str:
     extras = {find_extra(name) for name in missing if name not in WITHOUT_DEPENDENCIES}
     if MAKEFILE.is_file() and not extras & {*NOT_IN_VENV}:
         return "make venv"
+    # These bring `build` along, so it need not be named beside them.
     if extras & {*BUILDING}:
         extras -= {"build"}
     named = ",".join(sorted(extras - {BASE}))

@@ -44,6 +44,7 @@ def download() -> Path:
     # The hub's many error classes all mean "not in the cache".
     with suppress(Exception):
         folder = Path(snapshot_download(**request, local_files_only=True))
+        # The cache gives a folder even where an interrupted download left it in part.
         if all((folder / name).exists() for name in HUB_FILES[:2]) and any(
             folder.glob(HUB_FILES[2])
         ):

@@ -82,6 +82,7 @@ class Uninitialized(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        # Every initializer gives its tensor back as it is.
         if getattr(func, "__module__", None) == nn.init.__name__:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
@@ -317,6 +318,7 @@ class AdaIN1d(nn.Module):
             state[fc_weight] = torch.cat(
                 [gamma_w * weight[:, None], beta_w + gamma_w * bias[:, None]]
             )
+            # The 1 of `1 + gamma` is taken off again here, because StyleAffine's hook adds it.
             state[fc_bias] = torch.cat([(1 + gamma_b) * weight - 1, beta_b + (1 + gamma_b) * bias])
         super()._load_from_state_dict(state, prefix, *rest)
 

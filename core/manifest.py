@@ -116,6 +116,7 @@ class Manifest:
     def require_made_from(self, checkpoint: "Checkpoint", command: str) -> None:
         """Raise InputError for a package of other weights or another config."""
         if self.checkpoint_sha256 != checkpoint.network_sha256:
+            # Told apart for the message: another config is mended otherwise than other weights.
             same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
             built = self.checkpoint_sha256[:12]
             current = checkpoint.network_sha256[:12]
@@ -147,6 +148,7 @@ class Manifest:
     def save(self, path: Path) -> "Manifest":
         """Write as `path`, which is still aside; returns the manifest that knows its place."""
         data = dataclasses.asdict(self)
+        # Where it lies is no part of it: a manifest may be moved.
         del data["path"]
         path.write_text(json_text(data), encoding="utf-8")
         return dataclasses.replace(self, path=path)
@@ -158,6 +160,7 @@ class Manifest:
         """
         is_there(path)  # a build may have been killed while it took its names
         data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
+        # Before its fields are read, because another format has other ones.
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(
                 f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again"
@@ -184,6 +187,7 @@ def _require_sound(data: dict[str, Any], where: str) -> None:
         raise InputError(f"{where} says layout {data['layout'][:20]!r}, {message}")
     for key in ("buckets", "token_buckets"):
         lengths = data[key]
+        # Equal to its sorted set: rising, and none twice.
         if any(not 0 < length <= MAX_LENGTH for length in lengths) or lengths != sorted(
             set(lengths)
         ):
@@ -213,6 +217,7 @@ def package_of_ours(folder: Path) -> str | None:
     if not (_is_named_beside(folder) or _has_own_identifiers(folder)):
         return "it is not a package that this command wrote"
     suffixes = (".mlmodel", ".bin", folder.suffix)
+    # Weights may have any name, so whatever ends like a part of a package is one.
     parts = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     return strangers(folder, {ITEMS, *(name for name in parts if name.endswith(suffixes))})
 
@@ -245,6 +250,7 @@ def hash_package(package: Path) -> str:
     digest = hashlib.sha256()
     for path in _list_parts(package):
         name = path.relative_to(package).as_posix()
+        # The zero byte ends the name, so that no name can run into the hash behind it.
         digest.update(name.encode() + b"\0" + bytes.fromhex(hash_content(path)))
     return digest.hexdigest()
 

@@ -42,8 +42,10 @@ def claim(folder: Path) -> int:
         with suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)
             lock = try_lock(folder)
+            # None also means that the owner removed the folder meanwhile: then it is made anew.
             if lock is not None:
                 return lock
+        # At the second attempt: a wait of a tenth of a second is not worth a line.
         if attempt == 1:
             line = f"{folder}: another process writes this output: waiting until it has ended"
             print(line, file=sys.stderr, flush=True)
@@ -57,9 +59,12 @@ def try_lock(folder: Path) -> int | None:
     """
     import fcntl  # late: only what writes needs it
 
+    # O_NOFOLLOW: in a folder for all, a link could lead to somebody's file.
     number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with suppress(BlockingIOError):
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock file without a name is that of a folder that was removed: its lock keeps nobody
+        # out.
         if os.fstat(number).st_nlink:
             return number
     os.close(number)
@@ -77,6 +82,7 @@ def hold_folder(folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
+        # Removed first, so that a late signal does not clean a second time.
         cleanups.remove(clean)
         clean()
         os.close(lock)
@@ -126,6 +132,7 @@ def separate_temporary_files() -> Iterator[None]:
     """
     with ExitStack() as held:
         with suppress(OSError, ImportError):
+            # Within a command another one may be called; one scratch folder is enough for both.
             if not Path(tempfile.gettempdir()).name.startswith(SCRATCH):
                 held.enter_context(put_temporary_files_in(held.enter_context(scratch())))
         yield
@@ -152,6 +159,7 @@ class Interrupt:
         command to end; where it does not, clean up and end the process here.
         """
         with open(pipe, "rb", buffering=0) as signals:
+            # An empty read means that the other end is closed: the command has ended.
             while number := signals.read(1):
                 if number[0] in numbers and not self.ended.wait(GRACE_S):
                     for clean in self.cleanups:
@@ -207,6 +215,7 @@ def handle_interrupts(last: bool = False) -> Iterator[None]:
     exceptions of any kind, and no exception reaches C code in the main thread.
     """
     usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    # A handler that somebody else has set stays.
     changed = {
         number: before for number, before in usual.items() if signal.getsignal(number) is before
     }
@@ -226,6 +235,7 @@ def handle_interrupts(last: bool = False) -> Iterator[None]:
         if last and not has_limited_addresses():
             reader, writer = os.pipe()
             os.set_blocking(writer, False)
+            # Called in reverse: the thread is told, the handler of wake-ups goes, the pipe closes.
             held.callback(os.close, writer)
             held.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(writer))
             held.callback(interrupt.ended.set)

@@ -22,6 +22,7 @@ def ask_git(*arguments: str) -> str:
 
 def changed_files() -> list[str]:
     """List files that are not as the commit holds them, or that it does not hold."""
+    # Two letters of status and a space stand before the name.
     return [line[3:] for line in ask_git("status", "--porcelain").splitlines()]
 
 

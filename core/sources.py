@@ -38,5 +38,6 @@ def source_sha256(*rooms: str) -> str:
     for path in sorted(files):
         # the checkout's own folder may have any name
         folder = "" if path.parent == ROOT else path.parent.name
+        # The folder's own name, not its path, which differs from machine to machine.
         digest.update(f"{folder}/{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -86,6 +86,7 @@ def check_output(
             f" {' or '.join(suffixes)}"
         )
     with explain_unwritable(target):
+        # Only here is a link followed: the user has named it.
         place = Path(os.path.realpath(target)) if target.is_symlink() else target
         if place.is_symlink():
             raise InputError(f"cannot write {target}: the link leads round in a circle")
@@ -103,6 +104,7 @@ def explain_protected(
     longer be what its hash says. `is_record_kept`: neither is a JSON file with hashes replaced, nor
     the file beside it that it names.
     """
+    # Every folder above it counts, by its true name, whatever links the path leads over.
     real = Path(os.path.realpath(place))
     same = [
         key
@@ -116,6 +118,7 @@ def explain_protected(
         sums = folder / SUMS
         if folder.suffix in PACKAGES:
             return f"it is inside the package {folder.name}"
+        # SHA256SUMS names files relative to its own folder.
         name = real.relative_to(folder).as_posix().encode()
         if sums.is_file() and name in sums.read_bytes().split():
             return f"{sums} names it"
@@ -148,9 +151,11 @@ def check_implied(target: Path, ours: Ours | None = None) -> Path:
     with explain_unwritable(target):
         real = Path(os.path.realpath(target))  # raises for what can be no name
         _require_free(target, ours)
+        # The nearest folder that is there: those below it will be made.
         folder = next(parent for parent in real.parents if os.path.lexists(parent))
         if not folder.is_dir():
             raise InputError(f"cannot write {target}: {folder} is a file, not a folder")
+        # Rights alone do not tell: a file system may be full, or read-only.
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(PROBE_BYTES))
     return target
@@ -172,11 +177,13 @@ def _require_free(place: Path, ours: Ours | None) -> None:
     if stat.S_ISDIR(status.st_mode):
         if ours is None or isinstance(ours, OwnFile):
             raise InputError(f"{place} is a folder: name a file in it")
+        # An empty folder holds nothing that could be lost, whoever made it.
         reason = ours(place) if any(place.iterdir()) else None
     elif not stat.S_ISREG(status.st_mode):
         raise InputError(f"cannot write {place}: it is a device, a pipe or a socket")
     elif not file:
         raise InputError(f"{place} is a file: a folder is written there")
+    # An empty file, too, holds nothing that could be lost.
     elif isinstance(ours, OwnFile) and status.st_size:
         reason = ours.reason(place)
     if reason:
@@ -246,12 +253,15 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     missing = [above for above in (parent, *parent.parents) if not above.exists()]
     with ExitStack() as stack:
         with explain_unwritable(places[-1]):
+            # First what a killed process left, which may be the very output that is written now.
             recover(parent)
             folder = stack.enter_context(hold_folder(_name_aside(places[-1])))
             _settle(folder)  # of a process that was waited for, and killed
+            # A half-written new/ of an earlier run would be mixed into this one.
             shutil.rmtree(folder / NEW, ignore_errors=True)
             (folder / NEW).mkdir()
         try:
+            # Each keeps its name, so that what is written can speak of its neighbours.
             yield tuple(folder / NEW / place.name for place in places)
             raise_swallowed_interrupt()
             _set_rights(folder / NEW)
@@ -290,6 +300,7 @@ def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
     """
     if any(os.strerror(number) in str(problem) for number in NO_ROOM):
         return True
+    # Only an error without a number leaves the cause open; then the disk itself is asked.
     is_silent = getattr(problem, "errno", None) is None and not isinstance(problem, CheckFailed)
     return is_silent and shutil.disk_usage(folder).free < PROBE_BYTES
 
@@ -300,6 +311,7 @@ def _give_names(folder: Path, places: tuple[Path, ...]) -> None:
     if len(places) == 1 and not (new / places[0].name).is_dir():
         (new / places[0].name).replace(places[0])
         return
+    # A file that nobody announced would get no place and be lost with new/.
     written = {path.name for path in new.iterdir()}
     names = {place.name for place in places}
     if written != names:
@@ -324,6 +336,7 @@ def _settle(folder: Path) -> None:
     # a package before its manifest: "x.mlpackage" > "x.json"
     ready, before = (sorted(part.glob("*"), reverse=True) for part in (new, old))
     is_free = not any(os.path.lexists(folder.parent / path.name) for path in ready)
+    # All or nothing: one place that is taken sends every old one back.
     for path in ready if is_free else before:
         if not os.path.lexists(folder.parent / path.name):
             path.rename(folder.parent / path.name)

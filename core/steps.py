@@ -68,6 +68,7 @@ def run_steps(
     """
     tensors = dict(inputs)
     for step in steps:
+        # Given by the caller, not made by an earlier step.
         if all(name in inputs for name in step.writes):
             continue
         started = clock() if clock else 0.0

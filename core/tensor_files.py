@@ -64,10 +64,12 @@ def read_pt_array(path: Path) -> "np.ndarray":
 
     def rebuilt(stored: Any, offset: int, size: Any, stride: Any, *_: Any) -> np.ndarray:
         """What PyTorch calls _rebuild_tensor_v2."""
+        # The farthest number that shape and strides reach, counted in numbers.
         last = offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True))
         if min(offset, *size, *stride) < 0 or last >= len(stored):
             raise ValueError("its shape is larger than what it holds")
         steps = [step * stored.itemsize for step in stride]
+        # A view: one stored number may stand for any shape, and a copy would fill the memory.
         view: np.ndarray = np.lib.stride_tricks.as_strided(stored[offset:], size, steps)
         return view
 
@@ -86,6 +88,7 @@ def read_pt_array(path: Path) -> "np.ndarray":
             return allowed[module, name]
 
         def persistent_load(self, key: Any) -> np.ndarray:
+            # ("storage", its type, its name in the archive, where it was, how many numbers)
             _, dtype, name, _, count = key
             entry = archive.getinfo(f"{folder}data/{name}")
             # PyTorch compresses nothing: what is read is no larger than the file
@@ -97,6 +100,7 @@ def read_pt_array(path: Path) -> "np.ndarray":
         _explain_unreadable(path, "a PyTorch file of one tensor"),
         zipfile.ZipFile(path) as archive,
     ):
+        # Exactly one, or this is no file of torch.save; the unpacking raises otherwise.
         (index,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
         folder = index.removesuffix("data.pkl")
         with archive.open(index) as stream:

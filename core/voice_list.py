@@ -97,6 +97,7 @@ def _at_hand(source: str | None) -> set[str]:
     if source != KOKORO_INT8:
         for name in read_released()[0]["voices"]:
             file = HUB_FILES[-1].replace("*", name)
+            # A file that is known to be missing gives a marker, not None.
             if isinstance(try_to_load_from_cache(HUB_REPOSITORY, file, revision=HUB_REVISION), str):
                 names.add(name)
     if source != HUB_REPOSITORY and is_available():

@@ -62,6 +62,7 @@ def style_path(pack: np.ndarray) -> np.ndarray:
     """How far the decoder's style of each row lies on the line from that of SHORT phonemes (0) to
     that of LONG (1): [510] float64. A voice's rows lie near this line.
     """
+    # [510, 128]: the half of each row that styles the decoder
     rows = pack[:, 0, : VOICE_SHAPE[-1] // 2].astype(np.float64)
     line = rows[LONG - 1] - rows[SHORT - 1]
     length = float(line @ line)
@@ -85,6 +86,7 @@ def parse_blend(text: str) -> tuple[tuple[str, float], ...]:
         name = match["name"] if match else ""
         weight = (match["colon"], match["brackets"]) if match else ("",)
         try:
+            # Neither of the two notations: every such part has the weight 1.
             value = float(next((one for one in weight if one is not None), 1))
         except ValueError:
             value = math.nan
@@ -179,6 +181,7 @@ def check_voice(text: str | None, names: Collection[str], place: str) -> str:
 def _explain_unknown(name: str, names: Collection[str], place: str) -> InputError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    # A voice that exists is worth more than one that is spelled alike.
     if any(name in entry["voices"] for entry in read_released()):
         hint = f"; it is one of Kokoro's 54, which `{ALL_VOICES}` adds to kokoro-int8."
     listed = ", ".join(sorted(names)) or "none"
@@ -207,6 +210,7 @@ def _require_shape(pack: "np.ndarray | Tensor", path: Path) -> None:
 
 
 def _read_pt(path: Path) -> np.ndarray:
+    # Speaking alone needs no PyTorch, so a .pt is read without it where it is missing.
     if find_spec("torch") is None:
         array = read_pt_array(path)
         _require_shape(array, path)
@@ -232,6 +236,7 @@ def _read_bin(path: Path) -> np.ndarray:
         raise InputError(
             f"{path} has {size} bytes; raw float32 of shape {list(VOICE_SHAPE)} is {BIN_BYTES}"
         )
+    # frombuffer gives a view that cannot be written to.
     return np.frombuffer(path.read_bytes(), "<f4").reshape(VOICE_SHAPE).copy()
 
 

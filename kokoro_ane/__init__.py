@@ -58,6 +58,7 @@ __all__ = [
     "stream_async",
     "voices",
 ]
+# module -> the public names in it; no module is named before one is asked for
 _HOMES = {
     "kokoro_ane.api": (
         "Judged",
@@ -89,4 +90,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    # Without this, completion would miss every name that has not been imported yet.
     return sorted({*globals(), *__all__})

@@ -83,6 +83,7 @@ def speak(
     Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not
     built, a value of another type.
     """
+    # First of all, so that locals() holds the arguments and nothing else.
     options = locals()
     from kokoro_ane.pipeline import SpeakOptions, speak_text
 
@@ -108,6 +109,7 @@ def load(
     from kokoro_ane.pipeline import load as load_model
 
     given = check_options(SpeakOptions, options)
+    # In the order of OPENING, which is that of the parameters of pipeline.load.
     return load_model(*(getattr(given, name) for name in OPENING))
 
 
@@ -139,7 +141,9 @@ def stream(
     how = locals()
     from kokoro_ane.pipeline import check_before_opening
 
+    # A wrong argument is refused before a model is opened, which takes seconds.
     check_before_opening(checkpoint, voice, text, dialect, phonemes=phonemes)
+    # pop leaves in `how` what stream itself takes.
     kokoro = load(**{name: how.pop(name) for name in OPENING})
     return kokoro.stream(**how)
 
@@ -168,7 +172,9 @@ async def stream_async(
 
     check_before_opening(checkpoint, voice, text, dialect, phonemes=phonemes)
     opening = {name: how.pop(name) for name in OPENING}
+    # Loading takes seconds, and would hold up the event loop.
     kokoro = await asyncio.to_thread(load, **opening)
+    # Whoever stops early closes this generator, and aclosing closes the one inside.
     async with aclosing(kokoro.stream_async(**how)) as pieces:
         async for piece in pieces:
             yield piece
@@ -192,6 +198,7 @@ def build(stage: str, **options: Any) -> "tuple[Manifest, ...]":
     """
     from kokoro_ane.pipeline import build_stage
 
+    # `stage` is an option like the others; here it has a place of its own.
     return build_stage(check_options(BuildOptions, {"stage": stage} | options))
 
 
@@ -205,6 +212,7 @@ def compress(method: str, **options: Any) -> "tuple[Manifest, ...]":
     from kokoro_ane.pipeline import quantize_stage
 
     pairs = quantize_stage(check_options(QuantizeOptions, {"method": method} | options))
+    # Pairs of (parent, level), of which the caller wants the level.
     return tuple(manifest for _, manifest in pairs)
 
 
@@ -223,6 +231,7 @@ def judge(method: str, **options: Any) -> Judged:
     from kokoro_ane.eval import QualityOptions, judge_level
 
     level, file = judge_level(check_options(QualityOptions, {"method": method} | options))
+    # JSON's lists become tuples, as the record is frozen.
     reasons, broken = tuple(level["reasons"]), tuple(level["broken"])
     return Judged(level["verdict"], reasons, broken, level["summary"], level["bytes"], file)
 

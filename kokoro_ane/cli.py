@@ -64,6 +64,7 @@ MORE = MappingProxyType(
     }
 )
 COMMANDS = MappingProxyType(
+    # One flat look-up; the groups only order the help.
     {verb: place for verbs in (*GROUPS.values(), MORE) for verb, place in verbs.items()}
 )
 
@@ -105,6 +106,7 @@ def _called(argv: list[str] | None) -> int:
     if arguments[:1] == ["--version"]:
         print(__version__)
         return 0
+    # Two mistakes share an answer: no verb at all, and one that does not exist.
     if not arguments or arguments[0] not in COMMANDS:
         missed = f"no verb {arguments[0][:80]!r}; there are" if arguments else "give a verb"
         print(

@@ -49,6 +49,7 @@ def load(path: Path, function: str, units: str) -> Predict:
 
 def choose_mac_units(stage: str) -> str:
     """The compute units of a stage on this Mac."""
+    # "14.5" -> [14, 5]; off a Mac it is an empty text.
     version = [int(part) for part in platform.mac_ver()[0].split(".") if part]
     return units_for(stage, "macOS", version, chip())
 

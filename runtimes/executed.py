@@ -29,6 +29,7 @@ def open_chain(request: PackageRequest) -> OpenedChain:
         return open_manifests(*request.check_paths())
     from kokoro_ane.encoder import load_torch_encoder
 
+    # load_manifest has checked that the package belongs to this checkpoint.
     vocoder = open_package(request.load_manifest(request.vocoder).path)
     opened = OpenedChain.from_parts(load_torch_encoder(request.checkpoint), vocoder, ())
     return replace(opened, made_of=opened.made_of | {ENCODER_BY_PYTORCH: request.checkpoint.sha256})
@@ -55,6 +56,7 @@ def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
     path = build / f"{G2P_NAME}.json"
     if not path.is_file():
         return None, {}
+    # The hash goes into `made_of`, so the file behind it has to be the one that was built.
     manifest = Manifest.load(path)
     manifest.verify()
     made_of = {G2P_NAME: manifest.package_sha256}

@@ -95,9 +95,11 @@ def make_kind(runtime: FileRuntime) -> Kind:
     """The kind for core.builder: a file with one function."""
 
     def written(stage: Any, artifact: Artifact, path: Path) -> dict[str, PortableProgram]:
+        # A file holds one function, so the artifact has one name.
         (name,) = artifact.functions
         function = stage.make_function(name)
         runtime.module.write(function, path)
+        # Opened from what was written, so that the file is checked and not the module.
         return {name: runtime.module.open_file(path, function.inputs, function.outputs)}
 
     return Kind(runtime.module.SUFFIX, runtime.module.TOOLS, written)
@@ -150,6 +152,7 @@ def bake_taps(module: nn.Module) -> nn.Module:
     """A copy whose transposed convolutions carry their zero taps in the weight: exporters want
     weights that are constants.
     """
+    # A copy, because the checks still compare with the module as it was loaded.
     return with_zero_taps(copy.deepcopy(module).eval()).requires_grad_(False)
 
 
@@ -183,9 +186,11 @@ class PortableEncoderStage(PortableStage):
         style = torch.zeros(1, config.style_dim)
         if name == DURATION:
             ids = torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32)
+            # The axis of tokens: 1 in ids and durations [1, T], 3 in [1, C, 1, T].
             across, along = {1: "tokens"}, {3: "tokens"}
             return PortableFunction(
                 self.make_module(DurationFunction(self.encoder)),
+                # ids [1, T], style [1, style_dim], speed [1]
                 (ids, style, torch.ones(1)),
                 (INPUT_IDS, STYLE, SPEED),
                 (DURATIONS, HIDDEN, TEXT),
@@ -197,6 +202,7 @@ class PortableEncoderStage(PortableStage):
             (torch.ones(1, config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style),
             (FRAMES, STYLE),
             (F0_HZ, ENERGY),
+            # F0 and energy are longer than the frames, so their length has a name of its own.
             {FRAMES: {3: "frames"}, F0_HZ: {1: "values"}, ENERGY: {1: "values"}},
             {"frames": DEFAULT_BUCKETS[-1]},
         )
@@ -216,8 +222,11 @@ class PortableEncoderStage(PortableStage):
         opened = EncoderBackend(join_programs(programs), unbounded, None, longest, arrays=True)
         pairs = []
         for utterance in check_utterances(self.checkpoint, LENGTHS):
+            # The reference in float64: what is measured is the file's own error.
             exact = encode(twin, utterance.ids, utterance.style.double(), utterance.speed)
             inputs = (utterance.ids, utterance.style, utterance.speed)
+            # One rounding of a duration would shift all that follows, so both use the same
+            # durations.
             durations = exact.durations
             pairs.append((exact, encode(opened, *inputs, durations=durations.numpy())))
         return compare_outputs(pairs, PRECISION)
@@ -242,6 +251,7 @@ class StyledNorm(Norm):
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S], affines [rows] -> [1, C, 1, S]."""
+        # [2 C] of this norm's rows -> [C] and [C]
         gain, shift = affines[self.begin : self.begin + 2 * self.channels].chunk(2)
         return F.instance_norm(x, weight=gain, bias=shift, eps=NORM_EPSILON)
 
@@ -268,6 +278,7 @@ class PortableVocoder(nn.Module):
         """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1,
         600F].
         """
+        # The mask among the rows is not read: nothing is padded.
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         waveform: Tensor = self.eager(asr, f0, energy, style, spectrum)
         return waveform
@@ -285,6 +296,7 @@ def export_network(network: nn.Module, config: KokoroConfig) -> PortableFunction
         (FEATURES, STYLE),
         (WAVEFORM,),
         {FEATURES: {3: "columns"}, WAVEFORM: {3: "samples"}},
+        # A packed input has one column more than frames.
         {"columns": DEFAULT_BUCKETS[-1] + 1},
     )
 
@@ -323,6 +335,7 @@ class PortableVocoderStage(PortableStage):
         """See Stage."""
         config = self.checkpoint.config
         layout = PackedLayout(self.checkpoint.config.hidden_dim)
+        # The order of the packed rows, for whoever packs them without this project.
         rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
         packing = (
             "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after"

@@ -32,12 +32,14 @@ from kokoro_ane.vocoder import HarmonicSource, StreamingPackage, VocoderInputs, 
 
 def shape_style(inputs: VocoderInputs) -> np.ndarray:
     """[1, style_dim, 1, 1] float32 of a tensor or an array."""
+    # [1, style_dim] -> [1, style_dim, 1, 1]
     return np.asarray(inputs.style, np.float32)[:, :, None, None]
 
 
 def render(program: PortableProgram, inputs: VocoderInputs) -> np.ndarray:
     """Waveform [600F] of a vocoder's file."""
     arrays = {FEATURES: pack(inputs, inputs.frames), STYLE: shape_style(inputs)}
+    # [1, 1, 1, 600F] -> [600F]
     return program(arrays)[WAVEFORM].reshape(-1)
 
 
@@ -57,6 +59,7 @@ class FileBackend:
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
         """features [1, channels, 1, F + 1]. Raises InputError beyond the longest utterance."""
+        # Memory may have been planned for the longest utterance, so a longer one ends here.
         if inputs.frames > self.longest:
             raise UtteranceTooLong(
                 f"features hold {inputs.frames} frames, the runtime takes at most {self.longest}:"
@@ -73,6 +76,7 @@ class FileBackend:
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of tensors or arrays."""
         style = shape_style(inputs)
+        # Statistics are measured here, so none are given: [1, 0, 1, 1].
         return self.run(self.pack(inputs), style, style[:, :0], inputs.frames)
 
 
@@ -97,6 +101,7 @@ class FileRuntime:
 
     def check(self, manifest: Manifest, request: PackageRequest) -> None:
         """InputError for a file that was changed, or made for another version of what reads it."""
+        # Before the hash, because a new version says more about the cause than a mismatch.
         if manifest.target != self.module.TARGET:
             raise InputError(
                 f"{manifest.path} is for {manifest.target[:60]}, this version reads"
@@ -127,6 +132,7 @@ class FileRuntime:
     def open_vocoder(self, path: Path) -> FileBackend | StreamingPackage:
         """The vocoder alone, its file or folder verified."""
         manifest = Manifest.load(path)
+        # Its windows are chosen by StreamingPackage, which opens function by function.
         if manifest.layout in STREAMED:
             return StreamingPackage(
                 path,

@@ -55,6 +55,7 @@ def find_kinds_in_package(path: Path) -> tuple[set[str], bool]:
     for program in open_functions(path):
         operations = list(program.function.body.walk())
         makers = {value.name: op.op_type for op in operations for value in op.outputs}
+        # A convolution on integers reads the result of a dequantize.
         read |= {makers.get(op.inputs["x"][0]) for op in operations if op.op_type in CONVOLUTIONS}
         kinds |= {stored.kind for stored in program.storage.weights.values()}
     return kinds, "dequantize" in read
@@ -71,6 +72,7 @@ def find_kinds_in_onnx(path: Path) -> tuple[set[str], bool]:
         for file in files_in(path)
         for tensor in onnx.load(file, load_external_data=False).graph.initializer
     }
+    # Biases and norms stay in float at every level.
     kinds = {"fp32"}
     if stored & {onnx.TensorProto.INT8, onnx.TensorProto.UINT8}:
         kinds.add(INTEGERS)
@@ -80,12 +82,15 @@ def find_kinds_in_onnx(path: Path) -> tuple[set[str], bool]:
 def is_of_method(level: str, stored: set[str], int8_inputs: bool) -> bool:
     """Whether a package of that method has these kinds."""
     method = METHODS.get(level)
+    # Plain element types say nothing of compression, which is what is asked.
     kinds = stored - set(BY_NAME)
     # converted, not compressed
     if method is None or method.parent is None:
+        # An fp32 package holds no fp16 at all, and any other holds some.
         return not kinds and not int8_inputs and (level != "fp32") == ("fp16" in stored)
     if method.by_recipe:
         possible = set().union(*(rank_kinds(scheme.weights) for scheme in SCHEMES.values()))
+        # A recipe mixes schemes layer by layer, so any of their kinds may occur, and no other.
         return bool(kinds) and kinds <= possible
     expected = rank_kinds(method.weights)
     # small layers may have other kinds, but the kind that most weights get has to be there

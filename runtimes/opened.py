@@ -31,6 +31,7 @@ class OpenedChain:
         vocoder takes is refused as soon as its durations are known.
         """
         limits = encoder.limits
+        # A backend without buckets takes any length, and the encoder's own limit holds.
         if vocoder.buckets is not None:
             total_frames = min(limits.total_frames, vocoder.buckets[-1])
             encoder = replace(encoder, limits=replace(limits, total_frames=total_frames))

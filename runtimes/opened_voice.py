@@ -29,6 +29,7 @@ def open_voice(checkpoint: Checkpoint, name: str, predictor: str) -> Voice:
     pack = checkpoint.library.blend(name)
     if not predictor:
         return Voice(pack)
+    # Statistics go with the predictor they were settled for; with another they would be wrong.
     ours = require_predictor(checkpoint)
     if ours.sha256 != predictor:
         raise InputError(

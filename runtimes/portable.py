@@ -68,6 +68,7 @@ def order_by_name(function: PortableFunction) -> PortableFunction:
 
         def forward(self, *arguments: Tensor) -> tuple[Tensor, ...]:
             """Values of sorted(inputs) to values of sorted(outputs)."""
+            # `inputs` and `outputs` are set below, before anything calls this.
             tensors = dict(zip(inputs, arguments, strict=True))
             values = self.module(*(tensors[name] for name in function.inputs))
             values = values if isinstance(values, tuple) else (values,)
@@ -93,6 +94,7 @@ def export_program(function: PortableFunction) -> Any:
         name: torch.export.Dim(name, min=SHORTEST, max=longest)
         for name, longest in function.longest.items()
     }
+    # A tuple within a tuple: the module takes *arguments, which count as one parameter.
     shapes = (
         tuple(
             {axis: axes[length] for axis, length in function.dynamic.get(name, {}).items()}
@@ -101,6 +103,7 @@ def export_program(function: PortableFunction) -> Any:
     )
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
+        # strict=False traces by running, which takes modules as they are.
         return torch.export.export(
             function.module.eval(), function.example, dynamic_shapes=shapes, strict=False
         )

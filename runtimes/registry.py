@@ -65,6 +65,7 @@ class Runtime:
 
 RUNTIMES = MappingProxyType(
     {
+        # The first level is the default, so the converted ones stand in reverse.
         "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1]),
         "mlprogram": Runtime(
             "the packages, executed on any machine",
@@ -116,6 +117,7 @@ RUNTIMES = MappingProxyType(
 def module_of(name: str) -> Any:
     """What opens the runtime's chain: its imported module, or the FileRuntime of it."""
     runtime = RUNTIMES[name]
+    # Imported by name, so that one runtime's libraries are not needed for another.
     imported = importlib.import_module(runtime.module)
     if not runtime.files or runtime.is_for_packages:
         return imported
@@ -133,6 +135,7 @@ def choose_runtime_for(package: str) -> str:
     """The first runtime that opens a file of that name. InputError where there is none, or where it
     is not installed.
     """
+    # In the order of the table, so mlprogram comes before Core ML for a package.
     for name, runtime in RUNTIMES.items():
         if runtime.files and package.endswith(runtime.files):
             check_runtime(name)
@@ -153,6 +156,7 @@ def resolve(name: str, request: "PackageRequest") -> "PackageRequest":
         request,
         method=request.method or runtime.levels[0],
         layout=request.layout or default_layout(request.checkpoint, runtime.layouts),
+        # PackageRequest builds the names of a runtime's own files from this word.
         files=name if runtime.files and not runtime.is_for_packages else "",
     )
 
@@ -192,6 +196,7 @@ def judged_manifest(
             f"--runtime {runtime} is what levels are judged against: nothing of it can be lost"
         )
     method = (
+        # A file in float32 has no method of packages, so a bare one stands in for it.
         (METHODS.get(level) or Method(level, f"{level}, as exported", None))
         if request.files
         else find_method(level)
@@ -238,6 +243,7 @@ def check_names(name: str, method: str, layout: str) -> None:
     """InputError for names that do not exist, and a level or layout that the runtime does not
     have.
     """
+    # An empty method or layout means the default, so it is on the list.
     for what, value, names in (
         ("runtime", name, RUNTIMES),
         ("method", method, ("", *LEVELS)),

@@ -72,6 +72,7 @@ class EagerBackend:
     @torch.no_grad()
     def run(self, features: Tensor, style: Tensor, statistics: Tensor, frames: int) -> Tensor:
         """Waveform [600F]; `statistics` is not read."""
+        # An utterance of exact length has a mask of ones, which is left aside.
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         return self.eager(asr, f0, energy, style, spectrum).flatten()
 
@@ -118,6 +119,7 @@ class StreamingBackend:
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of an utterance, for a judge."""
         style = torch.as_tensor(inputs.style)[:, :, None, None]
+        # What a voice adds to the statistics is zero where none is given.
         statistics = torch.zeros(1, self.rows)
         if inputs.statistics is not None:
             statistics = torch.as_tensor(inputs.statistics)
@@ -139,7 +141,9 @@ class StreamingBackend:
         features, style = torch.as_tensor(features), torch.as_tensor(style)
         statistics = torch.as_tensor(statistics)
         require_shape(STATISTICS, statistics, (1, self.rows, 1, 1), "these norms")
+        # The last rows are the spectrum's; the others are asr, F0, energy and mask.
         *parts, rows = features.split(self.decoder.sizes, dim=1)
+        # [1, 22, 1, 120F + 1], without what the packing filled up
         spectrum = torch.from_numpy(unpack_spectrum(features.numpy()))
         spectrum = put_channels_last(spectrum[:, :, None, : COLUMNS_PER_FRAME * frames + 1])
         asr, f0, energy, values = unpack_frames(*parts)
@@ -159,9 +163,11 @@ class StreamingBackend:
         pooled = self.decoder.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
         _, style_affine = self.decoder.compute_style_affines(style)
         affine = self.decoder.predict_affine(pooled, shares, style, statistics, style_affine)
+        # The affines are those of the whole utterance, so any cut gives the same samples.
         for window in cut_windows(frames, self.sizes, early, any_length=True):
             start = window.start
             end = window.start + window.frames
+            # [1, C, 1, 20 frames of the window] and [1, 22, 1, 120 frames + 1]
             shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
             columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]
             # Each window takes the affines from the first norm on.

@@ -95,11 +95,13 @@ def cached(thorough: bool = False) -> Path:
 def find_faults(folder: Path, thorough: bool = False) -> list[str]:
     """Return the names of the files that are missing or not as they were written."""
     (hub,) = read_released()
+    # The list of releasable hashes says what each voice has to be, so no list is kept twice.
     expected = {f"voices/{name}.bin": hub["voices"][name] for name in list_bundled_voices()}
     expected |= {CONFIG: sha256_of(DATA / CONFIG), WEIGHTS: WEIGHTS_SHA256}
     broken = []
     for name, sha256 in expected.items():
         is_trusted = name == WEIGHTS and not thorough
+        # 327 MB are not read to speak: then it is enough that the weights are there.
         is_whole = (folder / name).is_file() and (is_trusted or sha256_of(folder / name) == sha256)
         if not is_whole:
             broken.append(name)
@@ -153,8 +155,12 @@ def unpack_voice(packed: bytes) -> bytes:
     rows, _, width = VOICE_SHAPE
     planes = np.frombuffer(lzma.decompress(packed), np.uint8).reshape(4, width, rows)
     # [4, 256, 510] bytes -> [510, 256] words
+    # The four bytes of a number lie together after the transpose, lowest first, and are read as
+    # one.
     signed = np.ascontiguousarray(planes.transpose(2, 1, 0)).view("<u4")[..., 0]
+    # The sign is the lowest bit: 0, 1, 2, 3 stand for 0, -1, 1, -2.
     words = signed >> 1 ^ -(signed & 1)
+    # Three running sums undo three differences; uint32 wraps as the differences did.
     for _ in range(3):
         words = np.cumsum(words, axis=0, dtype=np.uint32)
     return words.astype("<u4").tobytes()
@@ -267,6 +273,7 @@ def _unpack(source: Path, folder: Path) -> list[Path]:
         with tarfile.open(source) as archive:
             for member in archive:
                 _check_member(member, source)
+                # The last part of its name alone, so no member can choose where it is written.
                 path = folder / PurePosixPath(member.name).name
                 if member.isdir() or path.suffix not in SUFFIXES:
                     continue

@@ -101,10 +101,12 @@ def decode(onnx_bytes: bytes, shaken: np.random.Generator | None = None) -> Stat
 
     graph = onnx.load_model_from_string(onnx_bytes).graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    # Before anything is moved: a moved integer is float32 too, and would be taken here.
     state = _named(stored)
     if shaken is not None:
         stored = {name: _moved(name, array, shaken) for name, array in stored.items()}
     for node in graph.node:
+        # Dots at both ends, so that only a whole step of the path counts.
         if ".stft." not in f".{node.name.replace('/', '.')}.":
             state |= _find_weights(node, stored)
     # The pooler stands in upstream's file, but nothing reads it, so the graph has none.
@@ -178,10 +180,12 @@ def find_module(node_name: str) -> str:
     path = node_name.strip("/").split("/")[:-1]
     path = ["decoder", *path[2:]] if path[0] == "decoder" else path[1:]
     path = [
+        # A step that the next one repeats as its beginning is a Sequential, told twice.
         step
         for step, inner in zip(path, [*path[1:], ""], strict=True)
         if not inner.startswith(f"{step}.")
     ]
+    # ALBERT's layer is one module in twelve uses, whose numbers go.
     if path[0] == "bert":
         path = [re.sub(r"_\d+$", "", step) for step in path]
     if path[0].split(".")[0] in ("F0", "N", "F0_proj", "N_proj", "shared"):
@@ -231,6 +235,7 @@ def _read_lstm(node: "NodeProto", stored: State) -> State:
     scale each.
     """
     names = node.input
+    # X, W, R, B, then scale and zero point of W at 8 and 9, of R at 10 and 11.
     tensors = {"ih": (names[1], names[8], names[9]), "hh": (names[2], names[10], names[11])}
     # [2, 4H] each
     bias = dict(zip(("ih", "hh"), np.split(stored[names[3]], 2, axis=-1), strict=True))

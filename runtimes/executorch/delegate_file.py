@@ -67,6 +67,7 @@ def compute_sizes(shape: Sequence[int | str], lengths: Mapping[str, Any]) -> tup
 def solve_length(dimension: str, size: Any) -> tuple[str, Any]:
     """The length where the dimension has that size: "120 * frames + 1" of 4801 -> frames, 40."""
     times, name, rest = parse_length(dimension)
+    # The two steps of compute_sizes, undone in the opposite order.
     value = size - rest if rest else size
     return name, value if times == 1 else value // times
 
@@ -95,6 +96,7 @@ class Signature:
         """The smallest and the largest of each length of the inputs, read from the package."""
         values: dict[str, list[int]] = {}
         for tensor, spec in self.program.inputs.items():
+            # Every enumerated shape, or the one shape of an input that cannot vary.
             for shape in spec.shapes or (spec.shape,):
                 for dimension, size in zip(self.inputs[tensor]["shape"], shape, strict=True):
                     if isinstance(dimension, str):
@@ -121,9 +123,12 @@ def read_signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
             # of several functions each has its own tensors
             inputs, outputs = inputs[name], outputs[name]
         program = Program(manifest.package_path, function=inside)
+        # The one function of a package is called after its stage: "vocoder".
         method = manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name
         signature = Signature(method, program, inputs, outputs)
         for spec in outputs.values():
+            # Lengths of 1 are enough to find a name that no input gives, before anything is
+            # written.
             compute_sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
         yield inside, signature
 
@@ -156,6 +161,7 @@ def _export_calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
         s.name: {"inputNames": list(s.program.inputs), "outputNames": list(s.program.outputs)}
         for s in methods.values()
     }
+    # With one method its names stand at the top level, where the delegate looks for them.
     about = {"methods": names} if len(names) > 1 else next(iter(names.values()))
     # the package and its metadata as the delegate reads them
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -166,6 +172,7 @@ def _export_calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     # one method: the package's bytes stand in it; several share them by a key
     if len(methods) == 1:
         return {s.name: _call(s, data, None, manifest) for s in methods.values()}
+    # The bytes are added once; each method then holds a short reference to their key.
     store = NamedDataStore()
     key = f"coreml_{identifier}"
     store.add_named_data(key, data)
@@ -186,6 +193,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
 
     units = manifest.compute_units.get("default", EVERYWHERE)
     ranges = signature.lengths
+    # One symbol for each length, so that axes of equal length stay equal in the graph.
     dims = {name: torch.export.Dim(name, min=low, max=high) for name, (low, high) in ranges.items()}
     # zeros of the second smallest length: torch.export takes a length of 1 for a constant
     some = {name: min(low + 1, high) for name, (low, high) in ranges.items()}
@@ -194,6 +202,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
         shape = signature.inputs[tensor]["shape"]
         example.append(torch.zeros(compute_sizes(shape, some), dtype=signature.dtype(tensor)))
         words = {axis: dim for axis, dim in enumerate(shape) if isinstance(dim, str)}
+        # "120 * frames + 1" becomes an expression of a Dim: its axis follows that of the frames.
         free.append({axis: compute_sizes((dim,), dims)[0] for axis, dim in words.items()})
 
     def export(module: "nn.Module") -> Any:
@@ -201,6 +210,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
         return torch.export.export(module, tuple(example), dynamic_shapes=shapes, strict=False)
 
     config = EdgeCompileConfig(_check_ir_validity=False)
+    # The delegate's bytes stand in for this program; only its inputs and outputs are looked at.
     edge = to_edge(export(_shapes_only(signature)), compile_config=config).exported_program()
     lowered = LoweredBackendModule(
         edge, BACKEND, data, [CompileSpec("compute_units", units.lower().encode())], shared
@@ -217,6 +227,7 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
             """Inputs in the package's order."""
             return self.lowered(*inputs)
 
+    # Exported a second time, because a method is a program that calls the delegate.
     return export(Call())
 
 
@@ -260,6 +271,7 @@ def take_packages(path: Path, folder: Path) -> dict[str, Delegated]:
         index = plan.delegates[0].processed.index
         data = bytes(file.program.backend_delegate_data[index].data)
         function = MAIN
+        # Without a reference the bytes are the package itself, whose function is the main one.
         if data.startswith(REFERENCE):
             reference = json.loads(data.removeprefix(REFERENCE))
             function = reference["functionName"]

@@ -40,6 +40,7 @@ def make_plain(function: nn.Module) -> nn.Module:
     copied = unroll_lstms(function)
     for module in copied.modules():
         if type(module) is AlbertLayer:
+            # The weights and their names stay; only `forward` is another.
             module.__class__ = WrittenOut
     return copied
 
@@ -76,6 +77,7 @@ class PartedConv(nn.Module):
         super().__init__()
         self.channels = channels
         self.geometry = (conv.stride, conv.padding, conv.dilation)
+        # [out, in, 1, k] -> parts [out, channels, 1, k]
         self.weights = nn.ParameterList(
             part.clone() for part in conv.weight.detach().split(channels, dim=1)
         )
@@ -88,6 +90,7 @@ class PartedConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The convolution's result, [1, out, 1, S]."""
+        # [1, in, 1, S] -> parts [1, channels, 1, S]
         parts = x.split(self.channels, dim=1)
         # partial sums are added as tensors, so each kernel adds few products
         y = F.conv2d(parts[0], self.weights[0], self.bias, *self.geometry)
@@ -98,12 +101,14 @@ class PartedConv(nn.Module):
 
 def split_convolutions(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
     """Replace every convolution that adds more than `longest` products."""
+    # Listed first: replacing a module changes what named_modules walks over.
     long = [
         (path, module)
         for path, module in vocoder.named_modules()
         if isinstance(module, Conv) and module.groups == 1
     ]
     for path, conv in long:
+        # Products of one result: every input channel times every tap.
         if conv.in_channels * conv.kernel_size[1] > longest:
             replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
 
@@ -112,6 +117,7 @@ def make_plain_vocoder(vocoder: nn.Module) -> nn.Module:
     """The vocoder itself, changed in place: norms and long convolutions are written out."""
     for module in vocoder.modules():
         if isinstance(module, AdaIN1d):
+            # CenteredNorm has no weights of its own, so the loaded ones serve it.
             module.__class__ = CenteredNorm
     split_convolutions(vocoder)
     return vocoder

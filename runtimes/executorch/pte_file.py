@@ -83,6 +83,7 @@ def plan_memory(function: PortableFunction) -> Any:
                 name = function.inputs[int(place)] if place.isdigit() else ""
                 for axis, length in function.dynamic.get(name, {}).items():
                     size = node.meta["val"].shape[axis]
+                    # A size that is an int or an expression of another has no range of its own.
                     if not isinstance(size, int) and isinstance(size.node.expr, Symbol):
                         size.node.shape_env.var_to_range[size.node.expr] = ValueRanges(
                             SHORTEST, function.longest[length]
@@ -123,6 +124,7 @@ class PteProgram:
         import torch
 
         outputs: Any = self.method.execute(
+            # A copy in C order, the one memory order that a file takes.
             [torch.from_numpy(np.array(inputs[name], order="C")) for name in self.inputs]
         )
         return {name: value.numpy().copy() for name, value in zip(self.names, outputs, strict=True)}

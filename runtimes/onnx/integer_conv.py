@@ -30,12 +30,14 @@ class Rounded(torch.autograd.Function):
     @staticmethod
     def forward(_: Any, x: Tensor, steps: Tensor, zeros: Tensor) -> Tensor:
         """In PyTorch. `zeros` [C]: the zero points."""
+        # [C] -> [1, C, 1, 1]; torch.round takes halves to even, as QuantizeLinear does.
         whole = torch.round(x / steps.view(1, -1, 1, 1)) + zeros.view(1, -1, 1, 1)
         return whole.clamp(-INT8 - 1, INT8).to(torch.int8)
 
     @staticmethod
     def symbolic(g: Any, x: Any, steps: Any, zeros: Any) -> Any:
         """In ONNX."""
+        # The exporter knows no type for this operation, and what follows needs one.
         return g.op("QuantizeLinear", x, steps, zeros, axis_i=1).setType(
             x.type().with_dtype(torch.int8)
         )
@@ -76,12 +78,14 @@ class Product(torch.autograd.Function):
         stride, padding, dilation = geometry
         zero = g.op("Constant", value_t=torch.zeros((), dtype=torch.int8))
         places = {
+            # [top, left, bottom, right]
             "pads_i": [0, padding, 0, padding],
             "strides_i": [1, stride],
             "dilations_i": [1, dilation],
         }
         whole = g.op("ConvInteger", x, weight, zero, middle, **places)
         outputs = weight.type().sizes()[0]
+        # An int32 sum times its channel's step is what DequantizeLinear computes.
         return g.op("DequantizeLinear", whole, steps, axis_i=1).setType(
             steps.type().with_sizes([1, outputs, 1, None])
         )
@@ -102,10 +106,14 @@ class IntegerConv(nn.Module):
 
     def __init__(self, conv: Conv, form: Integers, size: float, place: Place) -> None:
         super().__init__()
+        # The input lies in [-size, size], which is cut into 127 steps on either side.
         step = size / INT8
         steps = form.scale.double().flatten()  # [out], of the weights
+        # int8 would overflow at + 128, so the sum is taken in int16.
         self.register_buffer("weight", (form.values.short() + HALF).to(torch.uint8))
         self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
+        # The step of a sum is that of a weight times that of an input, and what is folded behind
+        # it.
         self.register_buffer("output_steps", (steps * step * place.outer).float())
         prepared = conv if isinstance(conv, ScaledConv) else None
         self.envelope, self.taps = (prepared.envelope, prepared.taps) if prepared else (None, None)
@@ -113,11 +121,14 @@ class IntegerConv(nn.Module):
         channels = torch.ones(form.values.shape[1], dtype=torch.float64)
         if prepared is not None and prepared.reciprocal is not None:
             channels = prepared.reciprocal.double().flatten()
+        # What the graph has left in a channel, such as Snake's alpha, is divided out here.
         if place.alpha is not None:
             channels = channels / place.alpha.double()
         self.register_buffer("reciprocal", channels.float().view(1, -1, 1, 1))
+        # A factor on the channel is a finer step of it, so it costs no operation.
         self.register_buffer("input_steps", (step / channels).float())
         self.register_buffer("input_zeros", torch.zeros(len(channels), dtype=torch.int8))
+        # AdaIN takes off any constant of what it reads, so a bias before it is left out.
         self.register_buffer(
             "bias", None if conv.bias is None or place.centred else conv.bias.detach() * place.outer
         )
@@ -136,6 +147,7 @@ class IntegerConv(nn.Module):
             self.output_steps,
             self.geometry,
         )
+        # Multiplied back column by column, before taps of different columns are added.
         y = y if level is None else y * level
         if self.taps is not None:
             return self.taps.sum_blocks(y, self.bias)
@@ -156,4 +168,5 @@ class IntegerConv(nn.Module):
         frames = F.max_pool2d(x.abs(), (1, columns), (1, columns), ceil_mode=True) * self.reciprocal
         # the envelope is smoothed over frames, then read column by column
         smooth = self.envelope.compute_envelope(frames.amax(dim=1, keepdim=True))
+        # The envelope begins one frame early; [1, 1, 1, S] of it lies over x.
         return torch.exp(smooth[..., columns : columns + x.shape[3]])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kokoro_ane.vocoder import Vocoder
 
 PROBE = "data/integer_probe.onnx"
+# 64 products of the largest values: where pairs are added in 16 bits, they saturate.
 CHANNELS = 64
 # as runtimes/onnx/integer_conv.py stores them
 LARGEST_WEIGHT = 255
@@ -81,6 +82,7 @@ def write(function: PortableFunction, path: Path) -> None:
 
     from kokoro_ane.quantize import register_with_onnx
 
+    # The exporter has to know the operations of stored weights before it meets them.
     register_with_onnx(OPSET)
     with warnings.catch_warnings(), torch.no_grad():
         # warnings of tracing (sizes compared with lengths) and of the exporter's age
@@ -119,12 +121,14 @@ def write_together(functions: Mapping[str, PortableFunction], folder: Path) -> N
     from onnx.external_data_helper import set_external_data
 
     folder.mkdir()
+    # SHA-256 of a weight's bytes -> where it begins in the weights' file
     places: dict[str, int] = {}
     with (folder / WEIGHTS).open("wb") as stream:
         for name, function in functions.items():
             file = name_function_file(folder, name)
             write(function, file)
             model = onnx.load(file)
+            # Large weights leave the function's file; equal ones of other functions share a place.
             for tensor in model.graph.initializer:
                 values = numpy_helper.to_array(tensor).tobytes()
                 # small values are not worth a page
@@ -140,6 +144,7 @@ def write_together(functions: Mapping[str, PortableFunction], folder: Path) -> N
                 tensor.raw_data = b"outside"
                 set_external_data(tensor, WEIGHTS, places[digest], len(values))
                 tensor.ClearField("raw_data")
+            # Deterministic, so that the same build has the same hash.
             file.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -154,7 +159,9 @@ class OnnxProgram:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
+        # 0 leaves the number to ONNX Runtime.
         options.intra_op_num_threads = int(os.environ.get(THREADS) or 0)
+        # 3 stands for errors: its warnings would mix with the command's own lines.
         options.log_severity_level = 3
         # else a memory plan is kept for every length, and memory grows with the text
         options.enable_mem_pattern = False
@@ -178,6 +185,7 @@ class OnnxProgram:
             ) from None
         self.path = path
         self.names = tuple(outputs)
+        # Asked now, because a run would name it only after the work.
         missing = set(self.names) - {output.name for output in self.session.get_outputs()}
         if missing:
             raise InputError(f"{path} has no output {sorted(missing)[0]!r}")

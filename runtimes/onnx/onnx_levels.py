@@ -86,8 +86,10 @@ def make_integer_functions(
     """The streaming layout's functions with the level's integers; convolutions with int8 inputs are
     products of integers.
     """
+    # The modules are changed in place, so their names are listed before.
     for module in stage.twin.modules.values():
         for name, conv in list(module.named_modules()):
+            # The path in the vocoder, by which levels name their layers.
             path = name.removeprefix("vocoder.").removesuffix(".conv")
             # the decoder holds the whole vocoder, whose generator does not run in it, and the first
             # stage's source convolution reads columns as rows there
@@ -110,6 +112,7 @@ def use_integers(prepared: Vocoder, level: CompressionLevel) -> EagerVocoder:
     """The prepared vocoder's eager network with the level's integers; convolutions with int8 inputs
     are products of integers.
     """
+    # The norms come first: find_places looks at the network that will be exported.
     eager = replace_norms(prepared)
     for name, place in find_places(eager).items():
         if place.path in level.ranges:
@@ -130,6 +133,7 @@ class Divided(StoredWeight):
     def __init__(self, form: StoredWeight, divisor: Tensor) -> None:
         super().__init__(form.label, half=False)
         self.form = form
+        # [in] -> [1, in, 1, 1], along the weight's input channels
         self.register_buffer("inverse", (1 / divisor.double()).float().view(1, -1, 1, 1))
 
     def forward(self, _: Tensor | None = None) -> Tensor:
@@ -147,6 +151,7 @@ def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: CompressionLev
             continue
         form = form.scale_by(place.outer)
         alpha = place.alpha
+        # One alpha for all channels goes into the steps; others need a product in the graph.
         if alpha is not None and bool((alpha == alpha[0]).all()):
             form = form.scale_by(1 / float(alpha[0]))
             alpha = None
@@ -163,6 +168,7 @@ def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: CompressionLeve
         assert isinstance(form, Integers)  # this runtime has levels of integers only
         rows.append(form)
         factors.append(norm.scale)
+    # A norm has C rows of gains, then C of shifts, both times the C factors.
     every = torch.cat([factor.repeat(2) for factor in factors])[:, None]  # [rows, 1]
     values = torch.cat([form.values.flatten(1) for form in rows])  # [rows, style_dim]
     scale = torch.cat([form.scale.flatten(1) for form in rows]).double() * every
@@ -172,6 +178,7 @@ def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: CompressionLeve
 def _list_norms(eager: EagerVocoder) -> list[tuple[Norm, str]]:
     """Norms in the order of their rows, each with its path in the vocoder."""
     norms = [
+        # The eager norm stands inside the convolution that reads it: convs1.0.norm was adain1.0.
         (module, name.replace(".convs", ".adain").removesuffix(".norm"))
         for name, module in eager.named_modules()
         if isinstance(module, Norm)
@@ -209,6 +216,7 @@ def build_file(
     ):
         level = load_or_make_level(method, checkpoint, build)
         write_level(level, checkpoint, layout, aside)
+        # Before the block ends, so that a level that misses its limit gets no name.
         figure = check_snr(method, checkpoint, parent, aside)
         child = replace(
             parent,
@@ -253,6 +261,7 @@ def check_snr(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Pa
     """
     speech = check_speech(checkpoint, LONG_FRAMES if parent.layout in STREAMED else CHECK_FRAMES)
     value = snr_db(*(_render(parent, where, speech) for where in (parent.package_path, path)))
+    # An infinite SNR means that no sample differs.
     if not np.isfinite(value):
         raise CheckFailed(
             f"{path.name} gives what its parent gives, or nothing: no weight was compressed"

@@ -78,6 +78,7 @@ class MeasuringConv(AffineConv):
 
     def forward(self, x: Tensor, affines: GivenNorms) -> Tensor:
         """See AffineConv."""
+        # First to mean 0 and variance 1, then AffineConv's gain and shift.
         return super().forward(F.instance_norm(x, eps=NORM_EPSILON), affines)
 
 
@@ -94,6 +95,7 @@ class WholeUtterance(UtteranceFunction):
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """See UtteranceFunction."""
+        # rows of the stage's input, of the spectrum, and the mask's one
         entering, spectrum, _ = features.split(
             (*count_window_rows(self.generator.channels), 1), dim=1
         )
@@ -104,6 +106,7 @@ class WholeUtterance(UtteranceFunction):
 def make_measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
     """A copy of a function as `kind`, whose norms measure all columns."""
     function = bake_taps(function)
+    # bake_taps has made a copy, so the package's own module keeps its class.
     function.__class__ = kind
     for module in function.modules():
         if isinstance(module, AffineConv):
@@ -173,9 +176,11 @@ class OnnxStreamingStage(PortableStage):
     def make_function(self, name: str) -> PortableFunction:
         """A function to export."""
         inputs, outputs = SIGNATURES[name]
+        # The first number counts the rows of what grows, the others are columns of one value.
         rows, *columns = self.twin.count_channels(name)
         example = (
             torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1),
+            # [1, size, 1, 1], which does not grow
             *(torch.zeros(1, size, 1, 1) for size in columns),
         )
         grows = {ENTERING: {3: "steps"}} if name == DECODER else {WAVEFORM: {3: "samples"}}
@@ -195,6 +200,7 @@ class OnnxStreamingStage(PortableStage):
         speech = self.twin.speech
         short = cut_excerpt(speech, 0, SHORT_FRAMES)
         chain = self.twin.chain(programs, allow_any_length())
+        # The same programs, forced to cut: windows have to give what the whole gives.
         windows = self.twin.chain(programs, allow_any_length().in_windows())
         exact = render_exact(Vocoder.from_checkpoint(self.checkpoint), short)
         reference = self.twin.make_torch_chain(torch.float64).render(speech)

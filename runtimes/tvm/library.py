@@ -51,8 +51,10 @@ def find_processor(cpuinfo: str, machine: str) -> str:
     """
     if machine not in ("x86_64", "AMD64"):
         return machine
+    # One line of flags for each core; those of the first stand for all.
     lines = [line for line in cpuinfo.splitlines() if line.startswith("flags")]
     flags = set(" ".join(lines[:1]).split())
+    # The levels fall, and the last needs no flag, so there is always one.
     return next(level for level, (needed, _) in LEVELS.items() if needed <= flags)
 
 
@@ -81,6 +83,7 @@ def write(function: PortableFunction, path: Path) -> None:
     target: dict[str, Any] = {"kind": "llvm", "fast-math-contract": True, "fast-math-reassoc": True}
     if PROCESSOR in LEVELS:
         target["mcpu"] = PROCESSOR
+    # What the decompositions left without a reader would be compiled too.
     module = relax.transform.DeadCodeElimination()(imported(function, tile))
     relax.build(module, tvm.target.Target(target)).export_library(str(path))
 

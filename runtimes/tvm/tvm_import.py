@@ -23,6 +23,7 @@ from tvm import relax
 from kokoro_ane.runtimes.portable import PortableFunction, export_program, order_by_name
 from kokoro_ane.runtimes.tvm import tvm_kernels as kernels
 
+# torch.export writes an open end as the largest int64.
 FAR = 1 << 31
 
 
@@ -34,6 +35,7 @@ def imported(function: PortableFunction, tile: tuple[int, int]) -> Any:
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
+        # An empty table of decompositions keeps operations such as instance_norm whole.
         program = export_program(order_by_name(function)).run_decompositions({})
     return from_exported_program(
         program,
@@ -88,6 +90,7 @@ class Converters:
 
     def repeat(self, node: Any, importer: Any) -> Any:
         """Every value of the last axis twice."""
+        # Its place in the graph is the doubling of a rate, whose size TVM wants as a number.
         return importer.block_builder.emit(relax.op.repeat(importer.env[node.args[0]], 2, 3))
 
     def conv(self, node: Any, importer: Any) -> Any:
@@ -101,6 +104,7 @@ class Converters:
         y = self.convolved(importer, importer.env[x], values, bias, dilation[1], padding[1])
         if stride[1] == 1:
             return y
+        # [1, out, 1, S] -> every stride-th column
         return importer.block_builder.emit(cut(y, 3, 0, importer.shape_of(y)[3], stride[1]))
 
     def convolved(
@@ -117,9 +121,11 @@ class Converters:
         rows = self.tile[1]
         # outputs are filled up to whole groups; what is computed of the rest is not stored
         groups = -(-out // rows)
+        # F.pad counts from the last axis: taps, inner, then rows behind the last output.
         padded = F.pad(values, (0, 0, 0, 0, 0, groups * rows - out))
         # [groups, inner, taps, rows]
         packed = padded.view(groups, rows, inner, taps).permute(0, 2, 3, 1)
+        # The length grows by the padding on both sides and loses the kernel's reach.
         steps = importer.shape_of(x)[3] + (2 * padding - (taps - 1) * dilation)
         kernel = kernels.convolution(inner, out, taps, dilation, padding, self.tile)
         return call(
@@ -143,9 +149,13 @@ class Converters:
         trim = padding[1]
         wide = -(-taps // by)
         # every phase is a convolution of `wide` taps over the same input: [inner, out, wide, by]
+        # [inner, out, taps] filled up to wide * by, a row of taps for each phase; flip makes it a
+        # correlation.
         phases = F.pad(values, (0, wide * by - taps)).view(inner, out, wide, by).flip(2)
+        # [inner, out, wide, by] -> [out, by, inner, wide] -> [out * by, inner, wide]
         phases = phases.permute(1, 3, 0, 2).reshape(out * by, inner, wide)
         source = importer.env[x]
+        # Full padding, so that every phase sees each input with each of its taps.
         y = self.convolved(importer, source, phases, None, padding=wide - 1)
         samples = (importer.shape_of(source)[3] - 1) * by + (taps - 2 * trim + more[1])
         return importer.block_builder.emit_te(
@@ -156,6 +166,7 @@ class Converters:
         """With a gain and a shift that the style gives."""
         x, gain, shift = (importer.env[value] for value in node.args[:3])
         shape = list(importer.shape_of(x))
+        # aten::instance_norm has its epsilon in this place
         epsilon = node.args[7]
         return call(importer, kernels.norm(shape[1], epsilon), [x, gain, shift], shape)
 
@@ -194,6 +205,7 @@ class Converters:
         shape = list(importer.shape_of(x))
         rows = shape[-2] if len(shape) > 1 else 1
         # [1, inner, 1, rows]
+        # [..., rows, inner] -> [inner, rows]: the inner axis becomes the channels
         columns = relax.op.permute_dims(relax.op.reshape(x, [rows, inner]))
         columns = importer.block_builder.emit(relax.op.reshape(columns, [1, inner, 1, rows]))
         y = self.convolved(importer, columns, weight[:, :, None], bias)
@@ -211,6 +223,7 @@ class Converters:
 def call(importer: Any, kernel: Any, inputs: list[Any], shape: list[Any]) -> Any:
     """A call of a kernel; equal kernels are one function of the module."""
     name = kernel.attrs["global_symbol"]
+    # The module gives the name itself, and a kernel of equal text is then the same function.
     kernel = kernel.without_attr("global_symbol")
     function = importer.block_builder.add_func(kernel, name)
     return importer.block_builder.emit(
@@ -225,6 +238,7 @@ def cut(x: Any, axis: int, begin: Any, end: Any, stride: int = 1) -> Any:
 
 def with_defaults(node: Any, *defaults: Any) -> list[Any]:
     """The arguments of a product with a weight, bias and all."""
+    # Two arguments are always there, x and the weight; of the rest the missing ones are filled.
     return [*node.args, *defaults[len(node.args) - 2 :]]
 
 

@@ -38,9 +38,12 @@ def convolution(
     together first: rows of 57 KB cost a page look-up each.
     """
     width, rows = tile
+    # Accumulators of a tile: rows times this many vectors of 16 values.
     vectors = width // LANES
     groups = -(-out // rows)
+    # The inputs that one tile reads: its width and the reach of the kernel.
     span = width + (taps - 1) * dilation
+    # Input channels of one partial sum, LONGEST_SUM products at most.
     part = max(1, LONGEST_SUM // taps)
     parts = -(-inner // part)
 
@@ -59,13 +62,17 @@ def convolution(
         for s in range((steps + width - 1) // width):
             for i in range(inner):
                 for t in range(span):
+                    # Zeros first: at the edges part of the span lies outside of x.
                     near[i, t] = T.float32(0)
                 for t in range(T.max(0, left - s * width), T.min(span, length + left - s * width)):
                     near[i, t] = x[0, i, 0, s * width + t - left]
             for o in range(groups):
+                # The last group and the last tile may be filled in part, and store only what is
+                # theirs.
                 inside = T.meta_var((T.min(rows, out - o * rows), T.min(width, steps - s * width)))
                 for r, t in T.grid(*inside):
                     y[0, o * rows + r, 0, s * width + t] = bias[o * rows + r]
+                # Rows by width values that live in registers while one partial sum grows.
                 added = T.alloc_buffer((rows, width), "float32", annotations=ON_STACK)
                 for p in range(parts):
                     for r in T.unroll(rows):
@@ -77,6 +84,7 @@ def convolution(
                             for r in T.unroll(rows):
                                 for v in T.unroll(vectors):
                                     for lane in T.vectorized(LANES):
+                                        # A weight is one number for a whole vector of times.
                                         added[r, v * LANES + lane] += (
                                             near[i, k * dilation + v * LANES + lane]
                                             * weight[o, i, k, r]
@@ -104,6 +112,7 @@ def norm(channels: int, epsilon: float) -> Any:
         mean = T.alloc_buffer((1,), "float32")
         squares = T.alloc_buffer((1,), "float32")
         for c in range(channels):
+            # Two passes: a variance as the mean of squares less a square would lose all digits.
             mean[0] = T.float32(0)
             for s in range(steps):
                 mean[0] += x[0, c, 0, s]
@@ -122,11 +131,14 @@ def norm(channels: int, epsilon: float) -> Any:
 
 def sine_square(u: Any) -> Any:
     """sin(u)^2, which repeats every pi."""
+    # sin(u)^2 repeats every pi, so u is brought to [-pi / 2, pi / 2] first.
     turns = T.nearbyint(u * T.float32(1 / math.pi))
     for part in PI_PARTS:
+        # pi in three parts, subtracted one by one, so that a large u loses few digits.
         u = u - turns * T.float32(part)
     square = u * u
     series = T.float32(SINE[-1])
+    # Horner's rule in u^2, from the highest term down.
     for term in SINE[-2::-1]:
         series = series * square + T.float32(term)
     wave = u + u * square * series
@@ -144,6 +156,7 @@ def interleaved(x: te.Tensor, bias: te.Tensor, stride: int, trim: int, samples: 
     """
     return te.compute(
         (1, bias.shape[0], 1, samples),
+        # Sample t is phase t mod stride of column t / stride, both counted before the trim.
         lambda _, c, __, t: (
             x[0, c * stride + (t + trim) % stride, 0, (t + trim) // stride] + bias[c]
         ),
@@ -171,12 +184,15 @@ def recurrence(hidden: int) -> Any:
             cell[h] = T.float32(0)
             state[h] = T.float32(0)
         for t in range(tokens):
+            # The inputs' part of each gate holds the bias already.
             for g in range(gates):
                 gate[g] = sums[t, g]
+            # The state in the outer loop: each row of weights is read once, in order.
             for h in range(hidden):
                 for g in range(gates):
                     gate[g] += onward[h, g] * state[h]
             for h in range(hidden):
+                # The gates are input, forget, cell and output.
                 cell[h] = T.sigmoid(gate[hidden + h]) * cell[h] + T.sigmoid(gate[h]) * T.tanh(
                     gate[2 * hidden + h]
                 )

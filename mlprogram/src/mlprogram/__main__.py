@@ -28,6 +28,7 @@ def count_argument(text: str) -> int:
 
 def build_parser(kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) -> Any:
     """A parser of this kind with the flags of the three verbs."""
+    # Only the first line of the module's text: the rest is for readers of the code.
     parser = kind(prog="mlprogram", description=(__doc__ or "").partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="describe | ane | rules")
     describe = verbs.add_parser(
@@ -109,6 +110,7 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         nargs="?",
+        # --json without a file arrives as "-".
         const=Path("-"),
         help="write everything, operations included; without FILE, end stdout with one JSON object"
         " on a terminal too",
@@ -127,6 +129,7 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code of a parsed command line. Raises ProgramError for what a user can put right."""
+    # Imported only now, so that --help need not wait for PyTorch.
     code: int = import_module(f"mlprogram.examine.{arguments.verb}").run(arguments)
     return code
 

@@ -31,6 +31,7 @@ _BY_ELEMENT = MappingProxyType(
         MIL_pb2.INT32: _ARRAY.INT32,
     }
 )
+# The words of metadata.json for the same types.
 _BY_WORD = MappingProxyType(
     {
         "Float16": _ARRAY.FLOAT16,
@@ -58,6 +59,7 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
         return _read_pipeline(folder, stages)
     text = folder / "model.mil"
     if not text.is_file():
+        # A neural network compiles into files of Espresso, Core ML's older engine.
         kind = (
             "a compiled neural network"
             if any(folder.glob("*.espresso.*"))
@@ -72,12 +74,14 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
         raise ProgramError(f"{text}: {error}") from error
     metadata = _read_metadata(folder)
     spec = Model_pb2.Model(mlProgram=program)
+    # Without metadata.json the newest opset of any function gives the version.
     newest = max(
         (_SPECIFICATIONS.get(f.opset, _OLDEST) for f in program.functions.values()), default=_OLDEST
     )
     try:
         spec.specificationVersion = int(metadata.get("specificationVersion", newest))
         _describe(spec.description, program, attributes, metadata)
+    # ProgramError is a ValueError too, so it must leave before the clause below.
     except ProgramError:
         raise
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -90,11 +94,13 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
 
 def find_stage_folders(folder: Path) -> tuple[Path, ...]:
     """Folders of the stages of a compiled pipeline, in order; none for any other model."""
+    # model.mil also begins so, hence the look at what stands behind the word.
     stages = [
         path
         for path in folder.glob("model*")
         if path.is_dir() and path.name.removeprefix("model").isdecimal()
     ]
+    # By number, because by text model10 would come before model2.
     return tuple(sorted(stages, key=lambda path: int(path.name.removeprefix("model"))))
 
 
@@ -106,6 +112,7 @@ def _read_pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
     spec.specificationVersion = max(model.specificationVersion for model in models)
     names: set[str] = set()
     for model in models:
+        # What an earlier stage takes or gives is known already and no input of the whole.
         spec.description.input.extend(f for f in model.description.input if f.name not in names)
         names |= {f.name for f in (*model.description.input, *model.description.output)}
     # an output that a later stage takes stays inside the pipeline
@@ -121,6 +128,7 @@ def _read_metadata(folder: Path) -> dict[str, Any]:
         return {}
     try:
         content = read_json(path)
+        # Compilers write a list of one record.
         return dict(content[0] if isinstance(content, list) else content)
     except (IndexError, TypeError, ValueError) as error:
         raise ProgramError(
@@ -147,6 +155,7 @@ def _describe(
         _fill_features(
             description, program.functions[name], attributes[name], rows.get(name, metadata)
         )
+        # "main" is what an empty name means.
         description.defaultFunctionName = "" if name == "main" else name
         return
     for name, function in sorted(program.functions.items()):
@@ -165,6 +174,7 @@ def _fill_features(
     attributes: dict[str, Any],
     metadata: dict[str, Any],
 ) -> None:
+    # An attribute is a dictionary or a list of pairs; dict takes either.
     flexible = dict(attributes.get("FlexibleShapeInformation", ()))
     rows = {row["name"]: row for row in metadata.get("inputSchema", ())}
     for value in function.inputs:
@@ -183,6 +193,7 @@ def _fill_features(
             _fill_shapes(
                 feature.type.multiArrayType, value.name, flexible, rows.get(value.name, {})
             )
+        # metadata.json writes flags as texts, "1" and "0".
         feature.type.isOptional = rows.get(value.name, {}).get("isOptional") == "1"
     outputs = {row["name"]: row for row in metadata.get("outputSchema", ())}
     for name in function.block_specializations[function.opset].outputs:
@@ -195,9 +206,11 @@ def _fill_output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> Non
     if word == "Image":
         _fill_image(kind.imageType, row)
     elif word == "MultiArray":
+        # 0 is the invalid type, for a word that is not known.
         kind.multiArrayType.dataType = _BY_WORD.get(row.get("dataType", ""), 0)
         kind.multiArrayType.shape.extend(parse_json(row.get("shape", "[]"), "shape"))
     elif word == "String":
+        # A message without fields counts as set only if it is marked.
         kind.stringType.SetInParent()
     elif word == "Int64":
         kind.int64Type.SetInParent()
@@ -212,11 +225,13 @@ def _fill_output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> Non
 def _fill_array(
     array: FeatureTypes_pb2.ArrayFeatureType, tensor: MIL_pb2.TensorType, row: dict[str, Any]
 ) -> None:
+    # Types that a multi-array cannot have, such as bool, get the invalid 0.
     array.dataType = _BY_ELEMENT.get(tensor.dataType, 0)
     sizes = [
         d.constant.size if d.WhichOneof("dimension") == "constant" else 0 for d in tensor.dimensions
     ]
     array.shape.extend(
+        # metadata.json first, then the program's own sizes, and nothing where one is open.
         parse_json(row["shape"], "shape") if row.get("shape") else sizes if all(sizes) else []
     )
 
@@ -228,16 +243,20 @@ def _fill_shapes(
     row: dict[str, Any],
 ) -> None:
     """Allowed shapes: from metadata.json, else from the function's own attribute."""
+    # metadata.json writes lists as texts, the attribute as values.
     ranges = parse_json(row.get("shapeRange", "[]"), "shapeRange") or flexible.get(
         "RangeDims", {}
     ).get(name, [])
     listed = parse_json(row.get("enumeratedShapes", "[]"), "enumeratedShapes")
+    # EnumeratedShapes holds whole sets: {set: {input: shape}}, of which one input's row is taken.
     listed = listed or [
         shapes[name] for shapes in flexible.get("EnumeratedShapes", {}).values() if name in shapes
     ]
     default = flexible.get("DefaultShapes", {}).get(name)
+    # The default comes from the attribute only where nothing else has given a shape.
     if default and not array.shape:
         array.shape.extend(default)
+    # The protobuf has a place for one kind of flexibility; a list says more than a range.
     if listed:
         for shape in listed:
             array.enumeratedShapes.shapes.add(shape=shape)

@@ -32,10 +32,12 @@ def affine_dequantize(
     quantized_data: np.ndarray, zero_point: np.ndarray, scale: np.ndarray, axis: np.ndarray
 ) -> np.ndarray:
     """(data - zero_point) * scale; scale and zero point are scalars or vectors along `axis`."""
+    # The vector gets ones around it, so that it broadcasts along `axis` alone.
     along = [1] * quantized_data.ndim
     along[int(axis)] = -1
     zero = np.reshape(zero_point, along if np.ndim(zero_point) else ()).astype(np.float32)
     step = np.reshape(scale, along if np.ndim(scale) else ()).astype(np.float32)
+    # The difference is taken in float32, because int8 minus int8 may wrap around.
     return (quantized_data.astype(np.float32) - zero) * step
 
 
@@ -67,6 +69,7 @@ def lut_to_dense(
     `vector_axis`.
     """
     if shape is not None:
+        # A palette of iOS 16 has 2^bits entries, the only place where the width is told.
         bits = int(math.log2(lut.size))
         count = int(np.prod(shape))
         width = BY_NAME[f"uint{bits}"]
@@ -76,6 +79,7 @@ def lut_to_dense(
     vector = lut.shape[-1]
     blocks, entries = lut.shape[:-2], lut.shape[-2]
     palette = np.arange(math.prod(blocks)).reshape(blocks)  # which palette serves which block
+    # Two index arrays side by side pick each element's palette and the entry in it.
     # [*indices.shape, vector]
     dense = lut.reshape(-1, entries, vector)[
         _repeat_blocks(palette, indices.shape), indices.astype(np.int64)
@@ -84,6 +88,7 @@ def lut_to_dense(
         return dense[..., 0]
     axis = _read_vector_axis(vector_axis) % indices.ndim
     moved = np.moveaxis(dense, -1, axis + 1)  # the vector next to the axis it extends
+    # [..., n, vector, ...] -> [..., n * vector, ...]
     return moved.reshape(
         *indices.shape[:axis], indices.shape[axis] * vector, *indices.shape[axis + 1 :]
     )
@@ -104,6 +109,7 @@ def sparse_to_dense(
     if shape is not None:
         mask = unpack_bits(mask, BY_NAME["uint1"], int(np.prod(shape))).reshape(tuple(shape))
     dense = np.zeros(mask.shape, nonzero_data.dtype)
+    # The stored values follow the mask in row-major order, as a boolean index takes them.
     dense[mask != 0] = nonzero_data
     return dense
 
@@ -117,11 +123,13 @@ def lut_to_sparse(
     """Palette entries for the stored indices of a sparse tensor: (mask, values), the mask widened
     along `vector_axis` if need be.
     """
+    # A detour over a dense array, so that palettes are defined in one place.
     dense = lut_to_dense(
         sparse_to_dense(indices_nonzero_data, indices_mask), lut, vector_axis=vector_axis
     )
     mask = (
         indices_mask
+        # Each index of a palette of vectors becomes several values, and the mask follows.
         if lut.shape[-1] == 1
         else np.repeat(indices_mask, lut.shape[-1], axis=_read_vector_axis(vector_axis))
     )
@@ -142,6 +150,7 @@ def sparse_blockwise_shift_scale(
 def _repeat_blocks(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Repeat each entry over its block until the array has `shape`."""
     for axis, size in enumerate(shape):
+        # An axis of size 1 is one block for all places; an axis of full size has an entry for each.
         blocks = np.repeat(blocks, size // blocks.shape[axis], axis=axis)
     return blocks
 
@@ -167,7 +176,9 @@ class Constants:
     def __init__(self, package: Package) -> None:
         self._package = package
         self._blobs: dict[str, BlobFile] = {}
+        # (file, offset, type, shape) -> the array, so that equal references give one object
         self._stored: dict[tuple, np.ndarray] = {}
+        # key of operation and inputs -> (its outputs, the inputs themselves)
         self._computed: dict[tuple, tuple[tuple[np.ndarray, ...], dict[str, Any]]] = {}
 
     def read(self, value: MIL_pb2.Value) -> Any:
@@ -205,6 +216,7 @@ class Constants:
                 f"unknown operation {op.where()}; known constexpr operations:"
                 f" {', '.join(sorted(CONSTEXPR))}"
             )
+        # Sorted by parameter, because a file may list equal inputs in any order.
         key = (op.op_type, *((k, _make_key(v)) for k, v in sorted(arguments.items())))
         if key not in self._computed:
             try:
@@ -212,6 +224,7 @@ class Constants:
             except (ValueError, TypeError, IndexError, KeyError) as error:
                 raise ProgramError(f"{op.where()} cannot be evaluated: {error}") from error
             results = result if isinstance(result, tuple) else (result,)
+            # The arithmetic was in float32; this is the one rounding to the declared type.
             typed: tuple[np.ndarray, ...] = tuple(
                 np.asarray(r, o.dtype.numpy) for r, o in zip(results, op.outputs, strict=True)
             )
@@ -238,6 +251,7 @@ def _read_immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | s
         values = np.zeros(0, dtype.numpy)
     elif kind == "bytes":
         data = np.frombuffer(tensor.bytes.values, np.uint8)
+        # Values below a byte are packed, so their bytes are rounded up.
         if len(data) != (count * dtype.bits + 7) // 8:
             raise ProgramError(
                 f"a constant of shape {list(shape)} ({dtype.name}) holds {len(data)} bytes; the"
@@ -245,6 +259,7 @@ def _read_immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | s
             )
         values = unpack_bits(data, dtype, count) if dtype.bits < 8 else data.view(dtype.numpy)
     else:
+        # Every other kind is a message with one repeated field, `values`.
         values = np.array(getattr(tensor, kind).values, dtype.numpy)
     if len(values) != count:
         raise ProgramError(

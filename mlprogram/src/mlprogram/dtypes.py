@@ -42,6 +42,7 @@ try:
 finally:
     _LOGGER.setLevel(_LEVEL)
 
+# Each of these names a set of kernels that replaces the ordinary ones (KERNELS_OF in plan.py).
 MODELS = ("declared64", "ane_numerics", "device")
 PRECISIONS = ("declared", "exact", "exact64", *MODELS)
 
@@ -68,6 +69,7 @@ _BY_PROTO = MappingProxyType(
     {  # numbers: enum DataType in coremltools' MIL.proto
         1: DType("bool", 8, "bool", np.bool_, torch.bool),
         2: DType("string", 0, "string", np.str_, None),
+        # Floats begin at 10, signed integers at 21, unsigned ones at 31; bf16 and fp8 are left out.
         10: DType("fp16", 16, "float", np.float16, torch.float16),
         11: DType("fp32", 32, "float", np.float32, torch.float32),
         12: DType("fp64", 64, "float", np.float64, torch.float64),
@@ -75,6 +77,7 @@ _BY_PROTO = MappingProxyType(
         22: DType("int16", 16, "int", np.int16, torch.int16),
         23: DType("int32", 32, "int", np.int32, torch.int32),
         24: DType("int64", 64, "int", np.int64, torch.int64),
+        # A type below a byte has a whole byte here; only `bits` says how the file packs it.
         25: DType("int4", 4, "int", np.int8, torch.int8),
         31: DType("uint8", 8, "uint", np.uint8, torch.uint8),
         32: DType("uint16", 16, "uint", np.uint16, torch.int32),
@@ -104,6 +107,7 @@ def find_dtype(number: int) -> DType:
 
 def to_torch(array: np.ndarray, dtype: DType) -> torch.Tensor:
     """A NumPy array of a declared type as the tensor that holds it here (own memory)."""
+    # np.array copies: a mapped weight file is read-only, and PyTorch would alias its memory.
     return torch.from_numpy(
         np.array(array, dtype=np.dtype(str(dtype.torch).removeprefix("torch.")))
     )
@@ -129,6 +133,7 @@ def find_precision(name: str) -> Precision:
     """The precision of a name in PRECISIONS. Raises ProgramError for another name."""
     if name not in PRECISIONS:
         raise ProgramError(f"precision '{name}' is unknown; one of {', '.join(PRECISIONS)}")
+    # Under "declared" and the models no type is replaced, so every declared type stays as it is.
     return Precision(
         name,
         {"exact": torch.float32, "exact64": torch.float64}.get(name),

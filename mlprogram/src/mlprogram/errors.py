@@ -38,6 +38,7 @@ def one_line(text: str) -> str:
     """`text` without characters that break a line or steer a terminal (they are written as
     escapes), LONGEST_LINE at most.
     """
+    # The text is cut before the escapes, so that a huge message costs no time.
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
 
@@ -46,6 +47,7 @@ def run_command(command: Callable[[], int]) -> int:
     """What a command returns; a user's mistake is one line on stderr and EXIT_BAD_INPUT."""
     try:
         return command()
+    # Anything else is a mistake of this package, and its traceback is worth more than one line.
     except (ProgramError, OSError, MemoryError) as problem:
         print(f"error: {one_line(str(problem))}", file=sys.stderr)
         return EXIT_BAD_INPUT

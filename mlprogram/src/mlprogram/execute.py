@@ -72,12 +72,16 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
             if step.call is None:
                 result = _run_control(step, env, run)
             else:
+                # Most steps end here: every parameter is a tensor as it stands in the environment.
                 arguments = {param: env[slot] for param, slot in step.plain}
                 if not step.direct:
                     for param, slot in step.halves:
+                        # A widened copy lives for this one call, and the environment keeps the fp16
+                        # tensor.
                         arguments[param] = env[slot].to(step.widen)
                     _add_others(arguments, step, env, run)
                 result = step.call(**arguments)
+        # A nested block has already said where it failed.
         except ProgramError:
             raise
         except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
@@ -93,6 +97,7 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
             env[one.slot] = result if as_declared else finish(step, one, result)
         else:
             _store(step, result if isinstance(result, tuple) else (result,), env, hook)
+        # Where the environment kept the last reference, the tensor's memory is free again.
         for slot in step.frees:
             env[slot] = None
 
@@ -101,6 +106,7 @@ def _store(step: Instruction, results: tuple, env: list[Any], hook: Hook | None)
     """Every result in its place, in its declared type and shape, after the hook has seen it."""
     for output, result in zip(step.outputs, results, strict=True):
         value = finish(step, output, result) if output.dtype is not None else result
+        # The hook's replacement, not the computed value, is what later steps read.
         env[output.slot] = value if hook is None else _call_hook(hook, step, output, value)
 
 
@@ -133,6 +139,7 @@ def _call_hook(hook: Hook, step: Instruction, output: OutputSlot, value: Any) ->
             f"the hook replaced '{output.name}' {list(value.shape)} by one of"
             f" {list(replacement.shape)}; shapes must agree"
         )
+    # A replacement is rounded to the working type, as a computed value would be.
     return replacement.to(value.dtype)
 
 
@@ -157,10 +164,12 @@ def _run_control(step: Instruction, env: list[Any], run: Run) -> tuple:
     reads = {param: slots for param, slots in step.reads if isinstance(slots, tuple)}
     kind = step.op.op_type
     if kind == "cond":
+        # The first block is the one for true.
         branch = step.blocks[0] if bool(env[reads["pred"][0]]) else step.blocks[1]
         run_block(branch, env, run)
         return tuple(env[s] for s in branch.outputs)
     if kind == "while_loop":
+        # A hook wants to see each step, and a GRU may decline to run; then the blocks run.
         done = step.gru.run(env) if step.gru is not None and run.hook is None else None
         if done is not None:
             return done
@@ -168,6 +177,7 @@ def _run_control(step: Instruction, env: list[Any], run: Run) -> tuple:
     if kind == "read_state":
         return (run.states[reads["input"][0]],)
     # write_state: no operation writes in place, so what was read stays
+    # Later reads of this run see the new value; the caller's tensor waits for the end.
     run.states[reads["input"][0]] = env[reads["data"][0]]
     return ()
 
@@ -178,10 +188,12 @@ def _run_loop(step: Instruction, values: list[Any], env: list[Any], run: Run) ->
     while True:
         _bind(condition, values, env)
         run_block(condition, env, run)
+        # The condition sees the values before the body does, so a loop may run no turn at all.
         if not bool(env[condition.outputs[0]]):
             return tuple(values)
         _bind(body, values, env)
         run_block(body, env, run)
+        # Taken out before the next binding, which may overwrite a slot that is read here.
         values = [env[s] for s in body.outputs]
 
 

@@ -22,6 +22,7 @@ MAX_TEXT_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
 @contextlib.contextmanager
 def open_aside(target: Path) -> Iterator[Path]:
     """A path beside `target`, renamed over it on success and removed on failure."""
+    # In the same folder, so that the rename stays on one file system and is atomic.
     part = target.with_name(f".part-{target.name}")
     try:
         yield part
@@ -40,6 +41,7 @@ def check_target(target: Path, *inputs: Path | None) -> None:
         raise ProgramError(f"cannot write {target}: {target.parent} is no folder")
     if target.exists() and not target.is_file():
         raise ProgramError(f"{target}: not a file that could be replaced")
+    # samefile sees through links and other spellings of a path.
     if any(path and path.exists() and target.exists() and target.samefile(path) for path in inputs):
         raise ProgramError(f"{target} is not replaced: it is read too")
 
@@ -48,6 +50,7 @@ def read_text(path: Path) -> str:
     """UTF-8 of a file. Raises ProgramError for a device or a pipe, which would never end, for
     MAX_TEXT_BYTES, and for other bytes.
     """
+    # is_file is false for a device or a pipe, whose read would never end.
     if not path.is_file():
         raise ProgramError(f"{path}: {'not a file' if path.exists() else 'there is no such file'}")
     if path.stat().st_size > MAX_TEXT_BYTES:
@@ -70,6 +73,7 @@ def parse_json(
     depth that Python parses.
     """
     try:
+        # Python's own limit on digits is an interpreter setting, so this reader has its own.
         return json.loads(text, parse_int=_parse_integer, object_pairs_hook=pairs)
     except RecursionError:
         raise ProgramError(

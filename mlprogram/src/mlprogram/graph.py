@@ -101,6 +101,7 @@ def read_function(package: Package, name: str) -> Function:
             f" {', '.join(package.function_names())}"
         )
     proto = functions[name]
+    # A function may hold a block for each of several opsets; its own opset names the one to run.
     if proto.opset not in proto.block_specializations:
         raise ProgramError(
             f"{package.path}: function '{name}' has no block for its own opset {proto.opset}"
@@ -120,22 +121,27 @@ def _read_block(proto: MIL_pb2.Block, path: str) -> OperationBlock:
 
 def _read_operation(proto: MIL_pb2.Operation, path: str, index: int) -> Operation:
     outputs = tuple(_read_value_type(v.name, v.type) for v in proto.outputs)
+    # An output's name is unique in its function; without outputs only the label is left.
     name = outputs[0].name if outputs else _read_attribute_name(proto)
     literals, inputs = {}, {}
     # const keeps its value here, and constexpr did before iOS 18
     for param, value in proto.attributes.items():
+        # "name" is the operation's label and no input.
         if param != "name":
             inputs[param] = (f"{name}#{param}",)
             literals[inputs[param][0]] = value
+    # A parameter may take several bindings (the values of a concat), each a name or a literal.
     for param, argument in proto.inputs.items():
         names = []
         for i, binding in enumerate(argument.arguments):
             if binding.WhichOneof("binding") == "name":
                 names.append(binding.name)
             else:
+                # The first literal has no number: OPERATION#PARAMETER, then OPERATION#PARAMETER1.
                 names.append(f"{name}#{param}{i or ''}")
                 literals[names[-1]] = binding.value
         inputs[param] = tuple(names)
+    # The path grows with each level, so that a message says in which loop a step stands.
     blocks = tuple(
         _read_block(block, f"{path}/{name}/block{i}") for i, block in enumerate(proto.blocks)
     )
@@ -154,6 +160,7 @@ def _read_attribute_name(proto: MIL_pb2.Operation) -> str:
 def _read_value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
     kind = proto.WhichOneof("type")
     if kind == "tensorType":
+        # A variadic dimension stands for any number of axes.
         ranked = not any(d.unknown.variadic for d in proto.tensorType.dimensions)
         return ValueType(
             name,
@@ -164,6 +171,7 @@ def _read_value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
     if kind == "listType":
         return ValueType(name, _read_value_type(name, proto.listType.type).dtype, (None,), "list")
     if kind == "stateType":
+        # A state wraps a tensor, which only read_state and write_state reach.
         inner = _read_value_type(name, proto.stateType.wrappedType)
         return ValueType(name, inner.dtype, inner.shape, "state")
     if kind == "dictionaryType":

@@ -24,6 +24,7 @@ from torch import Tensor
 from mlprogram.graph import Operation, OperationBlock, ValueType
 
 GATES = ("r", "z", "n")
+# The arithmetic of a step; casts and moves are judged elsewhere.
 _COMPUTES = frozenset(("add", "linear", "mul", "sigmoid", "sub", "tanh"))
 Tree = tuple  # (operation, tree, ...) of a value
 
@@ -63,6 +64,8 @@ class GruLoop:
         x, rows, counter = env[self.x], env[self.rows], env[self.counter]
         steps = len(x)
         # casts to int16 in the body
+        # The fast way stands in for exactly S steps from an empty list; anything else runs as
+        # written.
         if (
             int(counter)
             or int(env[self.end]) != steps
@@ -78,13 +81,16 @@ class GruLoop:
         if self.dtype == torch.float16:
             states = _run_rounded(x, rows.half(), w_x, w_h, b_x, b_h, *self.tables)
         else:
+            # [1, B, H], the row that the list begins with
             state = rows[:1].to(self.dtype)
             states = torch.cat(
                 [
                     state,
+                    # biases, one layer, no dropout, not training, one direction, not batch first
                     torch.gru(x, state, (w_x, w_h, b_x, b_h), True, 1, 0.0, False, False, False)[0],
                 ]
             )
+        # The counter as the loop leaves it, after S steps of one.
         return torch.full_like(counter, steps), states.to(rows.dtype)
 
     def _join_biases(self, env: list[Any], side: int, like: Tensor) -> Tensor:
@@ -109,11 +115,13 @@ def _run_rounded(
     Everything is written into place: half of the time was making tensors.
     """
     batch, width = rows.shape[1:]
+    # r and z share the table of sigmoid, n has that of tanh.
     sizes = [2 * width, width]
     # [S, B, 2 H], [S, B, H]
     driven = torch.nn.functional.linear(x.float(), w_x, b_x).half().split(sizes, -1)
     state = x.new_empty((batch, width), dtype=torch.float32)
     product = x.new_empty((batch, 3 * width), dtype=torch.float32)
+    # fp16 [B, 3 H] and its two views, which keep their places for the whole loop
     u = x.new_empty(batch, 3 * width)
     rest = x.new_empty(batch, width)
     one = x.new_ones(())
@@ -124,16 +132,23 @@ def _run_rounded(
     turned = w_h.T
     states[0] = rows[0]
     steps = states.unbind(0)
+    # `steps` has one row more than there are steps: each reads its row and writes the next.
     for w_gates, w_n, h, after in zip(
         driven[0].unbind(0), driven[1].unbind(0), steps, steps[1:], strict=False
     ):
+        # U h + b in fp32, as the executor widens a linear operation
         torch.addmm(b_h, state.copy_(h), turned, out=product)
+        # This copy rounds the product to fp16, which is the linear operation's result.
         u.copy_(product)
+        # A sum of halves in fp16 is rounded once, as the body's `add` is.
         u_gates.add_(w_gates)
         gates.refresh()
+        # r (U h), then + W x, each rounded as an operation of its own
         u_n.mul_(r).add_(w_n)
         n.refresh()
+        # n (1 - z), in place: the next look-up fills it again
         n.values.mul_(torch.sub(one, z, out=rest))
+        # z (h) overwrites z, which this step reads no more.
         torch.add(n.values, z.mul_(h), out=after)
     return states
 
@@ -145,12 +160,14 @@ class _LookUp:
         self._bits = x.view(torch.uint16)
         self._table = table
         self._index = torch.empty(x.shape, dtype=torch.int32)
+        # Flat, because index_select writes one axis; `values` is the same memory in the shape of x.
         self._row = x.new_empty(x.numel())
         self._places = self._index.view(-1)
         self.values = self._row.view(x.shape)
 
     def refresh(self) -> None:
         """Look up what x holds now."""
+        # index_select wants int32 or int64, and the bits are uint16.
         self._index.copy_(self._bits)
         torch.index_select(self._table, 0, self._places, out=self._row)
 
@@ -171,8 +188,10 @@ def find_gru(
     ):
         return None
     trees = _Trees(body, constants, types)
+    # The first carried value has to be the counter plus one.
     if trees.build(body.outputs[0]) != ("next",):
         return None
+    # The second has to be the list with one row written at that new counter.
     match trees.build(body.outputs[1]):
         case ("write", ("list",), ("next",), new):
             return _match_gru(new, less.inputs["y"][0], trees)
@@ -193,6 +212,7 @@ class _Trees:
         self._makers = {
             o.name: operation for operation in body.operations for o in operation.outputs
         }
+        # The two carried values are leaves: the counter t and the list.
         self._inputs = {body.inputs[0].name: ("t",), body.inputs[1].name: ("list",)}
         self._constants = constants
         self.types = types
@@ -204,6 +224,7 @@ class _Trees:
         if name in self._inputs:
             return self._inputs[name]
         op = self._makers.get(name)
+        # A name from outside of the body, or a constant of it.
         if op is None or op.op_type == "const":
             return ("name", name)
         self.reached[name] = op
@@ -227,6 +248,7 @@ class _Trees:
             )
         if op.op_type == "add" and self.build(read["x"]) == ("t",):
             return ("next",) if self._is_value(read["y"], 1) else ("other",)
+        # 1 - z is the only difference that a GRU has.
         if op.op_type == "sub":
             return ("rest", self.build(read["y"])) if self._is_value(read["x"], 1) else ("other",)
         if op.op_type in ("add", "mul", "sigmoid", "tanh"):
@@ -267,6 +289,7 @@ class _Trees:
         source = self.build(read["x"])
         if source == ("list",):
             return ("h",)
+        # Any tensor that is no constant and comes from outside may be the sequence.
         if source[0] == "name" and source[1] not in self._constants:
             self.sequences.add(source[1])
             return ("x",)
@@ -316,8 +339,10 @@ def _match_gru(new: Tree, end: str, trees: _Trees) -> GruNames | None:
     fresh = next((s for s in sides if s is not carried), None)
     if carried is None or fresh is None:
         return None
+    # The other factor of the product with h is z.
     z = next((t for t in carried if t != ("h",)), None)
     n = next((t for t in fresh if t[0] == "tanh"), None)
+    # The fresh part has to be n times 1 - z, of the very same z.
     if z is None or n is None or ("rest", z) not in fresh or n[1][0] != "add":
         return None
     w_n = next((t for t in n[1][1:] if t[0] == "linear"), None)
@@ -327,6 +352,7 @@ def _match_gru(new: Tree, end: str, trees: _Trees) -> GruNames | None:
     r = next((t for t in product[1:] if t[0] == "sigmoid"), None)
     u_n = next((t for t in product[1:] if t[0] == "linear"), None)
     pairs = {"r": _match_gate(r), "z": _match_gate(z), "n": _match_pair((w_n, u_n))}
+    # More than one sequence means a body that reads two inputs.
     if any(pair is None for pair in pairs.values()) or len(trees.sequences) != 1:
         return None
     return _collect_names(pairs, next(iter(trees.sequences)), end, trees)
@@ -353,11 +379,13 @@ def _collect_names(pairs: Mapping[str, Any], x: str, end: str, trees: _Trees) ->
     """
     weights = {gate: (w[2], u[2]) for gate, (w, u) in pairs.items()}
     biases = {gate: (w[3], u[3]) for gate, (w, u) in pairs.items()}
+    # A bias that is missing is None and needs no constant.
     constants = [
         n for side in (weights, biases) for pair in side.values() for n in pair if n is not None
     ]
     if not all(trees.is_constant(n) for n in constants):
         return None
+    # One float type in all steps: with two, an unknown rounding would lie in between.
     kinds = {trees.types[x].dtype.name, *trees.list_step_types()}
     # a list in fp16 under steps in fp32: not what a GRU becomes
     rounded_list = kinds == {"fp32"} and trees.has_float_cast()

@@ -19,11 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+# 2^15 indices of 32 bits are 128 KiB.
 _PART = 2**15  # values
 
 
 def list_halves() -> Tensor:
     """All 65,536 values of fp16, infinities and NaN included, in the order of their bits."""
+    # The bits are counted up and then read as halves: row i of a table belongs to bit pattern i.
     return torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.float16)
 
 
@@ -44,10 +46,13 @@ def look_up(x: Tensor, table: Tensor) -> Tensor:
         return row.as_strided(bits.shape, bits.stride())
     # In parts, so that the indices, which are of 32 bits, stay in the cache: a whole tensor of them
     # is fresh memory in every call, whose first touch takes longer than the look-up.
+    # empty_like drops the gaps of x but keeps the order of its axes.
     y = torch.empty_like(x)
     # a tensor with gaps in memory is looked up in its place in the result
     source = x if x.stride() == y.stride() else y.copy_(x)
+    # Both views run over memory, not over axes, so that value i of x meets place i of y.
     bits, row = (t.as_strided((t.numel(),), (1,)) for t in (source.view(torch.uint16), y))
     for part, values in zip(bits.split(_PART), row.split(_PART), strict=True):
+        # The look-up writes straight into the result, with no tensor between them.
         torch.index_select(table, 0, part.int(), out=values)
     return y

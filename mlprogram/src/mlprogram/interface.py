@@ -46,6 +46,7 @@ class TensorSpec:
                 low <= n and (high is None or n <= high)
                 for n, (low, high) in zip(shape, self.ranges, strict=True)
             )
+        # -1 stands for an axis that only a run decides, so any size fits it.
         return len(shape) == len(self.shape) and all(
             want in (-1, n) for n, want in zip(shape, self.shape, strict=True)
         )
@@ -74,6 +75,7 @@ class TensorSpec:
                 f"; MultiArray Shape ({' x '.join(map(str, shape))}) was not in enumerated set of"
                 " allowed shapes"
             )
+        # A value of another rank has no axis to name, so it gets no words of Core ML.
         pairs = zip(shape, self.ranges, strict=False) if len(shape) == len(self.ranges) else ()
         wrong = [
             (i, n, low, high)
@@ -90,6 +92,7 @@ def read_interface(
     package: Package, function: Function
 ) -> tuple[dict[str, TensorSpec], dict[str, ValueType]]:
     """Input specifications in program order, and the states, of one function."""
+    # The program knows names and types; allowed shapes and defaults are in the description alone.
     features = {f.name: f for f in _find_description(package.spec, function.name).input}
     states = {v.name: v for v in function.inputs if v.container == "state"}
     inputs = {
@@ -108,6 +111,7 @@ def read_outputs(
     """
     values = [types[name] for name in function.body.outputs]
     return {
+        # An output's sizes come from the body, where an axis may be open until a run.
         v.name: TensorSpec(v.name, v.dtype.name, tuple(-1 if n is None else n for n in v.shape))
         for v in values
     }
@@ -115,12 +119,14 @@ def read_outputs(
 
 def _find_description(spec: Model_pb2.Model, function: str) -> Any:
     for description in spec.description.functions:
+        # Only a model of several functions has this list; else its own description serves.
         if description.name == function:
             return description
     return spec.description
 
 
 def _read_input(value: ValueType, feature: Model_pb2.FeatureDescription | None) -> TensorSpec:
+    # MIL calls an open dimension unknown; a TensorSpec writes it as -1.
     open_shape = tuple(-1 if n is None else n for n in value.shape)
     if feature is None:
         return TensorSpec(value.name, value.dtype.name, open_shape)
@@ -149,6 +155,7 @@ def _read_array_shapes(
 
 
 def _read_range(size: FeatureTypes_pb2.SizeRange) -> tuple[int, int | None]:
+    # A negative upper bound means that an axis has no limit.
     return size.lowerBound, None if size.upperBound < 0 else size.upperBound
 
 
@@ -175,6 +182,7 @@ def _read_image_shapes(
 def _read_default(feature: Model_pb2.FeatureDescription) -> float | None:
     if not feature.type.isOptional:
         return None
+    # An optional array without a value in the file counts as zeros.
     kind = feature.type.multiArrayType.WhichOneof("defaultOptionalValue")
     return 0.0 if kind is None else float(getattr(feature.type.multiArrayType, kind))
 
@@ -228,9 +236,11 @@ def _convert_input(spec: TensorSpec, value: Any) -> torch.Tensor:
     tensor = (
         value.detach()
         if isinstance(value, torch.Tensor)
+        # ascontiguousarray makes rank 1 of rank 0, and the reshape takes that back.
         else torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
     )
     want = BY_NAME[spec.dtype]
+    # Floats fit floats and integers fit integers; bool stands apart from both.
     if tensor.is_floating_point() != want.is_float or (tensor.dtype == torch.bool) != (
         want.kind == "bool"
     ):
@@ -255,6 +265,7 @@ def _convert_input(spec: TensorSpec, value: Any) -> torch.Tensor:
             OpenShape,
             stacklevel=4,
         )
+    # An empty tensor has no smallest value to hold against the range.
     if not want.is_float and tensor.numel():
         _check_range(spec, tensor)
     return tensor
@@ -265,6 +276,7 @@ def _check_range(spec: TensorSpec, tensor: torch.Tensor) -> None:
     if want.kind == "bool":
         return
     limits = (
+        # The minus binds tighter than the shift: 8 bits give -128 to 127.
         (-(1 << want.bits - 1), (1 << want.bits - 1) - 1)
         if want.kind == "int"
         else (0, (1 << want.bits) - 1)

@@ -19,6 +19,7 @@ from mlprogram.errors import ProgramError
 
 TYPES = MappingProxyType(
     {
+        # The protobuf's constants have the text's names in capitals.
         **{
             name: getattr(MIL_pb2, name.upper())
             for name in ("bool", "string", "int4", "int8", "int16", "int32", "int64")
@@ -44,6 +45,7 @@ class Blob:
 
 def parse_number(token: str) -> int | float:
     """A number as the text writes it: decimal, or a float in hexadecimal. Raises ValueError."""
+    # A mantissa point or an exponent makes a hexadecimal number a float.
     if "0x" in token.lower():
         return float.fromhex(token) if "p" in token.lower() or "." in token else int(token, 16)
     return int(token) if re.fullmatch(r"[-+]?\d+", token) else float(token)
@@ -78,8 +80,10 @@ def _flat(literal: Any) -> list[Any]:
 
 
 def _fill(tensor: MIL_pb2.TensorValue, dtype: int, values: list[Any]) -> None:
+    # An empty tensor is written as no field at all.
     if not values:
         return
+    # Which repeated field a type is kept in; several types share one.
     if dtype == MIL_pb2.STRING:
         tensor.strings.values.extend(values)
     elif dtype == MIL_pb2.BOOL:
@@ -88,6 +92,7 @@ def _fill(tensor: MIL_pb2.TensorValue, dtype: int, values: list[Any]) -> None:
         tensor.floats.values.extend(float(v) for v in values)
     elif dtype == MIL_pb2.FLOAT64:
         tensor.doubles.values.extend(float(v) for v in values)
+    # uint32 does not fit into the int32 of `ints`.
     elif dtype in (MIL_pb2.INT64, MIL_pb2.UINT64, MIL_pb2.UINT32):
         tensor.longInts.values.extend(values)
     else:
@@ -114,6 +119,7 @@ class _Parser:
     """Recursive descent over the tokens of one text."""
 
     def __init__(self, text: str) -> None:
+        # The current token, where it starts, and where the text behind it goes on.
         self._text, self._at = text, 0
         self._token, self._start = "", 0
         self._advance()
@@ -123,6 +129,7 @@ class _Parser:
         """The current token; the next one becomes current ("" at the end)."""
         old = self._token
         match = _TOKEN.match(self._text, self._at)
+        # Nothing matches either at the end or at a foreign character.
         if match is None or match.lastindex is None:
             if self._text[self._at :].strip():
                 self._fail("a character that is no part of a program")
@@ -135,6 +142,7 @@ class _Parser:
         return old
 
     def _fail(self, expected: str) -> None:
+        # Lines are counted only now: a good text never needs them.
         line = self._text.count("\n", 0, self._start) + 1
         raise ProgramError(
             f"line {line}: '{self._token or 'end of the text'}' where {expected} should stand"
@@ -172,6 +180,7 @@ class _Parser:
         """
         self._take("program")
         self._take("(")
+        # The version, such as 1.0, changes nothing here.
         self._advance()
         self._take(")")
         self._read_attributes()
@@ -184,6 +193,7 @@ class _Parser:
             self._take("<")
             opset = self._read_name()
             self._take(">")
+            # A protobuf map makes the entry on its first look-up.
             function = program.functions[name]
             function.opset = opset
             self._take("(")
@@ -208,6 +218,7 @@ class _Parser:
         block.outputs.extend(self._read_list(")", self._read_name))
 
     def _read_operation(self, operation: MIL_pb2.Operation) -> None:
+        # `type name, type name = operation(...)`, or the operation alone.
         while not self._is_call_next():
             kind, name = self._read_typed_name()
             operation.outputs.add(name=name, type=kind)
@@ -218,6 +229,7 @@ class _Parser:
         self._take("(")
         for name, bindings in self._read_list(")", self._read_argument):
             operation.inputs[name].arguments.extend(bindings)
+        # Blocks follow the arguments, before the attributes.
         while self._token in ("(", "{"):
             self._read_blocks(operation)
         for name, (kind, value) in self._read_attributes().items():
@@ -228,6 +240,7 @@ class _Parser:
         """Whether an operation's name is next: one that gives nothing back, such as write_state,
         has no type before it.
         """
+        # 64 characters of look-ahead, so that the rest of a large text is not copied.
         return re.match(r"\s*\(", self._text[self._at : self._at + 64]) is not None
 
     def _read_blocks(self, operation: MIL_pb2.Operation) -> None:
@@ -251,6 +264,7 @@ class _Parser:
         ]
 
     def _read_binding(self) -> MIL_pb2.Argument.Binding:
+        # Kept, because the first word may be a type or a name, and only the next token tells.
         start, token, at = self._start, self._token, self._at
         name = self._read_name()
         if self._token not in ("<", "("):
@@ -273,6 +287,7 @@ class _Parser:
     def _read_type(self) -> MIL_pb2.ValueType:
         kind = MIL_pb2.ValueType()
         name = self._read_name()
+        # A scalar of newer compilers: an element type with no axes.
         if name in TYPES:
             kind.tensorType.dataType = TYPES[name]
             return kind
@@ -288,6 +303,7 @@ class _Parser:
             self._take(",")
             kind.dictionaryType.valueType.CopyFrom(self._read_type())
         elif name == "tuple":
+            # _read_list takes the closing bracket itself.
             kind.tupleType.types.extend(self._read_list(">", self._read_type))
             return kind
         elif name == "state":
@@ -305,11 +321,13 @@ class _Parser:
         self._take(",")
         self._take("[")
         sizes = self._read_list("]", self._read_size)
+        # -1 where even the number of axes is open.
         tensor.rank = -1 if "..." in sizes else len(sizes)
         for size in sizes:
             fill_dimension(tensor.dimensions.add(), size)
 
     def _read_size(self) -> str:
+        # Every dot is a token of its own.
         if self._token in (".", "*"):  # any number of axes
             while self._token in (".", "*", "?"):
                 self._advance()
@@ -331,15 +349,18 @@ class _Parser:
             return self._read_list("]", self._read_literal)
         if self._skip("("):
             return tuple(self._read_list(")", self._read_literal))
+        # A dictionary is written as {{key, value}, ...}.
         if self._skip("{"):
             pairs = self._read_list("}", self._read_pair)
             return dict(pairs)
         if self._token == "BLOBFILE":
             self._advance()
             self._take("(")
+            # BLOBFILE(path = string("..."), offset = uint64(...))
             return Blob(dict(self._read_list(")", self._read_attribute)))
         token = self._advance()
         if token.startswith('"'):
+            # An escaped character stands for itself unless it is in the table.
             return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m.group(1), m.group(1)), token[1:-1])
         if token in ("true", "false"):
             return token == "true"

@@ -37,6 +37,7 @@ class MLState:
         """The value of a state; float16 comes as float32. Raises ProgramError for a name that is no
         state.
         """
+        # A copy, because the next prediction writes into the same tensor.
         value = self._find_state(name).numpy().copy()
         return value.astype(np.float32) if value.dtype == np.float16 else value
 
@@ -50,6 +51,7 @@ class MLState:
             raise ProgramError(
                 f"state '{name}' has shape {list(tensor.shape)}; given {list(array.shape)}"
             )
+        # copy_ keeps the tensor and its type: a float32 array is rounded to a float16 state.
         tensor.copy_(array)
 
     def _find_state(self, name: str) -> torch.Tensor:
@@ -91,10 +93,14 @@ class MLModel:
         self.compute_unit = units
         self.function_name = self._choose_function(function_name)
         self._description = self._choose_description()
+        # A model that is no pipeline is its own only stage, so one loop serves both kinds.
         self.programs = tuple(self._load(stage, precision) for stage in list_stages(self._package))
+        # One generator for the model's life: successive calls draw different numbers.
         self._generator = torch.Generator().manual_seed(seed)
 
     def _load(self, stage: Package, precision: str) -> Program:
+        # The function's name belongs to the whole model; a stage of a pipeline runs its default
+        # one.
         whole = stage is self._package
         try:
             return Program(open_package(stage), self.function_name if whole else None, precision)
@@ -103,6 +109,7 @@ class MLModel:
 
     def _choose_function(self, name: str | None) -> str | None:
         names = [f.name for f in self._spec.description.functions]
+        # protobuf gives "" for a field that was not set, which `or None` turns into "not named".
         name = name or self._spec.description.defaultFunctionName or None
         if name is None:
             return names[0] if len(names) == 1 else None
@@ -159,6 +166,7 @@ class MLModel:
         value of the wrong kind, ProgramError for a shape that is not allowed and for an operation
         that fails.
         """
+        # As in coremltools, a subclass of dict is refused.
         if type(data) not in (list, dict):
             raise TypeError(
                 f'"data" parameter must be either a dict or list of dict, but got {type(data)}.'
@@ -183,6 +191,8 @@ class MLModel:
             return self._run(self.programs[0], self._description, data, state)
         pool = dict(data)  # every feature made so far: a later stage reads what earlier ones wrote
         for program, stage in zip(self.programs, list_stages(self._package), strict=True):
+            # A stage gets only the inputs it declares, because a program refuses names it does not
+            # know.
             taken = {f.name: pool[f.name] for f in stage.spec.description.input if f.name in pool}
             pool |= self._run(program, stage.spec.description, taken, None)
         return {f.name: pool[f.name] for f in self._description.output}
@@ -191,6 +201,7 @@ class MLModel:
         self, program: Program, description: Any, data: Mapping[str, Any], state: MLState | None
     ) -> dict[str, Any]:
         inputs = {
+            # An optional input that is missing is left out here; the program fills in its default.
             f.name: convert_input(f, program.inputs[f.name], data[f.name])
             for f in description.input
             if f.name in data
@@ -221,4 +232,5 @@ def _open_any(model: str | Path | Model_pb2.Model, weights_dir: str | Path | Non
         raise ProgramError(
             "a model given as a specification needs the folder of its weights; pass weights_dir"
         )
+    # There is no file behind this path; it names the model in messages.
     return Package(Path("specification"), model, Path(weights_dir or "."))

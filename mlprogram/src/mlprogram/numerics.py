@@ -69,8 +69,11 @@ def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
     """
     total: Tensor | None = None
     for part in parts:
+        # Each addition is one fp32 sum of two halves, rounded to fp16, as a narrow accumulator does
+        # it.
         total = part.half() if total is None else (total.float() + part.half().float()).half()
         if terms > 1:
+            # The limit holds for every running sum, not only for the last one.
             total = torch.where(total.abs() >= ANE.sum_limit, total.sign() * math.inf, total)
     assert total is not None  # every sum has a first block
     return total.float()
@@ -87,9 +90,11 @@ def ane_conv(
     # The groups' sums are apart, so a block takes the same channels of each of them.
     grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
     parts = (
+        # [N, groups, block, *D] -> [N, groups * block, *D], the order that a grouped conv expects
         conv(grouped[:, :, b].flatten(1, 2), weight[:, b], groups=groups, **how)
         for b in _split_blocks(weight.shape[1])
     )
+    # The bias joins in fp32, after the last rounding; the executor rounds once more.
     return with_bias(_accumulate(parts, weight[0].numel()), bias)
 
 
@@ -97,6 +102,7 @@ def ane_conv_transpose(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any
 ) -> Tensor:
     """conv_transpose, accumulated over blocks of input channels."""
+    # [N, groups, C_in / groups, *D] and [groups, C_in / groups, C_out / groups, *K]
     grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
     parts = (
         conv_transpose(
@@ -104,6 +110,7 @@ def ane_conv_transpose(
         )
         for b in _split_blocks(kernels.shape[1])
     )
+    # The number of terms only tells a sum from a single product.
     return with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
 
 
@@ -113,8 +120,10 @@ def ane_matmul(
     """matmul, accumulated over blocks of the inner axis."""
     x, y = x.mT if transpose_x else x, y.mT if transpose_y else y
     inner = x.shape[-1]
+    # A vector y has its inner axis first, a matrix last but one.
     rows = -2 if y.dim() > 1 else 0
     parts = (
+        # [..., M, block] x [..., block, N] -> [..., M, N]
         torch.matmul(x[..., b], y.narrow(rows, b.start, min(ANE.block, inner - b.start)))
         for b in _split_blocks(inner)
     )
@@ -123,12 +132,14 @@ def ane_matmul(
 
 def ane_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """linear, accumulated over blocks of input features."""
+    # [D_out, D_in] -> [D_in, D_out]
     y = ane_matmul(x, weight.T)
     return y if bias is None else y + bias
 
 
 def ane_einsum(values: Tensors, equation: str) -> Tensor:
     """einsum with one rounding of the sum, infinite from `sum_limit` on."""
+    # An equation has no one axis to cut into blocks, so only the limit is modelled.
     return _accumulate(iter([torch.einsum(equation, *values)]), 2)
 
 
@@ -136,6 +147,7 @@ def ane_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None
 ) -> Tensor:
     """Attention as two engine matmuls around a softmax in fp32."""
+    # [..., L, E] x [..., E, S] -> [..., L, S]
     scores = ane_matmul(query, key, transpose_y=True) / query.shape[-1] ** 0.5
     if attn_mask is not None:
         scores = (
@@ -143,6 +155,7 @@ def ane_attention(
             if attn_mask.dtype == torch.bool
             else scores + attn_mask
         )
+    # The weights pass through fp16 between the softmax and the second product.
     return ane_matmul(torch.softmax(scores, -1).half().float(), value)
 
 
@@ -154,6 +167,7 @@ def ane_exp(x: Tensor) -> Tensor:
 def ane_log(x: Tensor, epsilon: float = 1e-45) -> Tensor:
     """log, a finite number at zero."""
     y = torch.log(x + epsilon)
+    # What counts as zero is decided in fp16, where the default epsilon vanishes.
     return torch.where((x + epsilon).half() == 0, ANE.log_of_zero, y)
 
 
@@ -171,6 +185,7 @@ def _compute_seam(x: Tensor) -> Tensor:
     """A triangle of height seam_error over each seam: the worst published error, always of one
     sign.
     """
+    # The remainder lies in [0, 2 pi), where pi is the one odd multiple.
     distance = (x.remainder(2 * math.pi) - math.pi).abs()
     return ANE.seam_error * (1 - distance / ANE.seam_reach).clamp(min=0)
 
@@ -182,8 +197,10 @@ def ane_slice_by_index(
     slice_gain.
     """
     y = slice_by_index(x, begin, begin_mask=begin_mask, **how)
+    # A slice from the start of the last axis is not multiplied, and integers cannot overflow so.
     if begin[-1] == 0 or (begin_mask and begin_mask[-1]) or not y.is_floating_point():
         return y
+    # 65504 / 16 = 4094 is the largest value that survives the gain.
     return torch.where(y.abs() * ANE.slice_gain > ANE.fp16_max, y.sign() * math.inf, y)
 
 
@@ -191,6 +208,7 @@ ANE_KERNELS = MappingProxyType(
     {
         "conv": kernel(ane_conv, like=conv),
         "conv_transpose": kernel(ane_conv_transpose, like=conv_transpose),
+        # A pointwise kernel becomes a table of all halves, so its model costs a run nothing.
         "cos": kernel(ane_cos, pointwise=True),
         "einsum": kernel(ane_einsum),
         "exp": kernel(ane_exp, pointwise=True),
@@ -225,6 +243,7 @@ def widen_sums(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
     )
 
 
+# einsum, attention and the recurrent layers keep fp32 sums.
 PRODUCTS = {name: LINEAR[name] for name in ("linear", "matmul")}
 WIDE_SUMS = widen_sums({**CONV, **PRODUCTS})
 
@@ -236,6 +255,7 @@ def device_mod(x: Tensor, y: Tensor) -> Tensor:
 
 def device_pow(x: Tensor, y: Tensor) -> Tensor:
     """y * y where the base is the one number 2."""
+    # A tensor of twos that has axes takes the ordinary way.
     return y * y if x.dim() == 0 and x == 2 else power(x, y)
 
 

@@ -57,6 +57,7 @@ def _name_treatment(kernel: Kernel) -> str:
 
 
 def _mark(name: str) -> str:
+    # The backslash keeps Markdown from reading the star as emphasis.
     return f"{name}\\*" if name in ANE_KERNELS else name
 
 
@@ -66,6 +67,7 @@ def _render_section(title: str, body: str) -> str:
 
 def main() -> int:
     """Write the document."""
+    # A failure in between leaves the old document.
     with open_aside(DOCUMENT) as path:
         path.write_text(render(), encoding="utf-8")
     print(DOCUMENT.name)

@@ -24,10 +24,13 @@ from mlprogram.dtypes import coremltools as ct
 from mlprogram.errors import ProgramError
 from mlprogram.files import read_json
 
+# Blob storage version 2: a file header, then for each tensor a record of 64 bytes and its data.
 _SENTINEL = 0xDEADBEEF
 _HEADER = struct.Struct("<II")
+# sentinel, type, size in bytes, offset of the data, padding bits
 _RECORD = struct.Struct("<IIQQQ")
 _HEADER_BYTES = 64
+# protobuf refuses longer messages
 _LONGEST_MESSAGE = 1 << 31  # bytes
 
 
@@ -49,6 +52,7 @@ class BlobFile:
                 f"{path}: {self.size} bytes, shorter than its {_HEADER_BYTES}-byte header; the"
                 " weight file is truncated"
             )
+        # Mapped, so that a weight is read from the disk when it is first touched.
         self._bytes = np.memmap(path, dtype=np.uint8, mode="r")
         version = _HEADER.unpack_from(self._bytes.data, 0)[1]
         if version != 2:
@@ -68,10 +72,12 @@ class BlobFile:
                 f"{self.path}: the tensor at {offset} holds {size} bytes, but {count} {dtype.name}"
                 f" values need {expected}"
             )
+        # A record may be longer than the values need; the rest is not read.
         data = self._bytes[start : start + expected]
         return unpack_bits(data, dtype, count) if dtype.bits < 8 else data.view(dtype.numpy)
 
     def _record(self, offset: int) -> tuple[int, int]:
+        # A record is as long as the file header, so one constant serves both checks.
         if offset + _HEADER_BYTES > self.size:
             raise ProgramError(
                 f"{self.path}: {self.size} bytes, but the program reads a tensor at {offset}; the"
@@ -95,6 +101,7 @@ def unpack_bits(data: np.ndarray, dtype: DType, count: int) -> np.ndarray:
     """Values narrower than a byte, packed least significant bit first: uint8 bytes -> [count]
     uint8, or int8 for signed types.
     """
+    # [count * bits] -> [count, bits], bit 0 of each value first
     bits = np.unpackbits(
         np.ascontiguousarray(data), bitorder="little", count=count * dtype.bits
     ).reshape(count, dtype.bits)
@@ -105,9 +112,11 @@ def unpack_bits(data: np.ndarray, dtype: DType, count: int) -> np.ndarray:
         return values
     # two's complement: flip the sign bit, then take its weight off again
     sign = 1 << (dtype.bits - 1)
+    # int16 in between, because uint8 minus the sign would wrap around.
     return ((values ^ sign).astype(np.int16) - sign).astype(np.int8)
 
 
+# coremltools keeps its versions in constants of this prefix; the greatest is the newest.
 _NEWEST = max(
     value for name, value in vars(ct).items() if name.startswith("_SPECIFICATION_VERSION_IOS")
 )
@@ -136,6 +145,7 @@ class Package:
         """The reader of one blob file named as in the program ("@model_path/weights/weight.bin"),
         kept in `opened`.
         """
+        # Only the last part counts: "@model_path" stands for the package, wherever it lies.
         name = file_name.split("/")[-1]
         if name not in opened:
             opened[name] = BlobFile(self.weights_dir / name)
@@ -150,6 +160,7 @@ def open_package(path: str | Path | Package) -> Package:
     newer than coremltools knows.
     """
     package = path if isinstance(path, Package) else open_model(path)
+    # An empty protobuf is a valid message, so a file may hold a model of no kind.
     kind = package.spec.WhichOneof("Type") or "model of no kind"
     if kind.startswith("pipeline"):
         raise ProgramError(
@@ -171,12 +182,14 @@ def open_model(path: str | Path) -> Package:
         raise ProgramError(
             f"{path}: nothing there; give an .mlpackage or .mlmodelc folder or a .mlmodel file"
         )
+    # A package has a manifest; without one, either sign tells a compiled model.
     if (
         path.is_dir()
         and not (path / "Manifest.json").is_file()
         and (path.suffix == ".mlmodelc" or (path / "model.mil").is_file())
     ):
         return Package(path, read_compiled(path), path / "weights")
+    # A lone .mlmodel keeps its blobs in a folder beside it.
     model, weights = _locate(path) if path.is_dir() else (path, path.parent / "weights")
     return Package(path, _read_spec(model), weights)
 
@@ -187,7 +200,9 @@ def list_stages(package: Package) -> tuple[Package, ...]:
     spec = package.spec
     if not kind.startswith("pipeline"):
         return (package,)
+    # A pipeline classifier or regressor wraps a plain pipeline.
     pipeline = spec.pipeline if kind == "pipeline" else getattr(spec, kind).pipeline
+    # Stages of a compiled pipeline have folders of their own; in a package they share one.
     folders = [stage / "weights" for stage in find_stage_folders(package.path)] or [
         package.weights_dir
     ] * len(pipeline.models)
@@ -205,6 +220,7 @@ def _locate(folder: Path) -> tuple[Path, Path]:
         content = read_json(manifest)
         entries = content["itemInfoEntries"]
         model = folder / "Data" / entries[content["rootModelIdentifier"]]["path"]
+        # A manifest from elsewhere may not point out of its package.
         if ".." in model.parts or (folder / "Data") not in model.parents:
             raise ValueError("its model lies outside of the package")
         missing = not model.is_file()
@@ -225,6 +241,7 @@ def _locate(folder: Path) -> tuple[Path, Path]:
 
 def _read_spec(model: Path) -> Model_pb2.Model:
     spec = Model_pb2.Model()
+    # Checked before the read, because protobuf would fail with a message that says nothing.
     if model.stat().st_size >= _LONGEST_MESSAGE:
         raise ProgramError(
             f"{model}: {model.stat().st_size} bytes; a Core ML specification is a protobuf message,"
@@ -236,6 +253,7 @@ def _read_spec(model: Path) -> Model_pb2.Model:
         raise ProgramError(
             f"{model}: not a Core ML specification ({error}); is the file complete?"
         ) from error
+    # Bytes that are no model may still parse: every field of a protobuf is optional.
     if not spec.specificationVersion:
         raise ProgramError(f"{model}: not a Core ML specification, it has no specification version")
     if spec.specificationVersion > _NEWEST:

@@ -81,6 +81,7 @@ class Instruction:
     direct: bool = field(init=False)  # every parameter is plain
 
     def __post_init__(self) -> None:
+        # The class is frozen; these two are derived once, so that the loop of a run need not.
         object.__setattr__(self, "one", self.outputs[0] if len(self.outputs) == 1 else None)
         object.__setattr__(self, "direct", not (self.halves or self.others or self.wants_generator))
 
@@ -132,6 +133,7 @@ class _Planner:
     """Walks a function once. `scope` maps the names visible at a place to slots or constants."""
 
     def __init__(self, constants: Constants, precision: Precision) -> None:
+        # slot -> the constant that stands there, None for what a run computes
         self.template: list[Any] = []
         self.types: dict[str, ValueType] = {}
         self.constants: dict[str, ConstantValue] = {}
@@ -145,10 +147,12 @@ class _Planner:
         self, block: OperationBlock, outer: Mapping[str, int | ConstantValue]
     ) -> BlockPlan:
         scope = dict(outer)
+        # A block sees the names outside of it; what it defines itself stays in its own copy.
         inputs = tuple(self._declare(v, scope) for v in block.inputs)
         steps = []
         for op in block.operations:
             self._add_literals(op, scope)
+            # Constants take no step of a run: they are in the template.
             if op.op_type == "const" or op.op_type.startswith("constexpr_"):
                 self._add_constant(op, scope)
             else:
@@ -161,6 +165,7 @@ class _Planner:
     def _declare(self, value: ValueType, scope: dict[str, int | ConstantValue]) -> int:
         self.types[value.name] = value
         self.template.append(None)
+        # A name always gets a fresh slot, so a name that hides an outer one leaves its slot alone.
         scope[value.name] = len(self.template) - 1
         return len(self.template) - 1
 
@@ -170,6 +175,7 @@ class _Planner:
 
     def _add_literals(self, op: Operation, scope: dict[str, int | ConstantValue]) -> None:
         for name, value in op.literals.items():
+            # A list has no element type of its own, only that of its elements.
             dtype = find_dtype(
                 value.type.tensorType.dataType or value.type.listType.type.tensorType.dataType
             )
@@ -207,8 +213,10 @@ class _Planner:
                 for param, names in op.inputs.items()
             )
             blocks = tuple(self.plan_block(block, scope) for block in op.blocks)
+            # A model of arithmetic must see each operation, so its loops are never replaced.
             fast = op.op_type == "while_loop" and self._precision.model is None
             gru = self._find_gru(op, scope) if fast else None
+            # flow itself.
             return Instruction(
                 op,
                 None,
@@ -233,6 +241,7 @@ class _Planner:
             raise ProgramError(f"{op.where()} lacks {', '.join(missing)}; the file is damaged")
         if kernel.pointwise and (tabulated := self._try_table(op, kernel, scope)):
             return tabulated
+        # Under exact and exact64 no tensor is fp16, so nothing is left to widen.
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         # What the file settles (strides, axes, modes) is bound once; only what a run decides is
         # looked up in every call.
@@ -261,12 +270,14 @@ class _Planner:
         single = [
             (param, slot) for param, slot in bound if param not in host and isinstance(slot, int)
         ]
+        # Only values that a run makes are still fp16 here; constants are stored wide.
         halves = tuple(
             pair
             for pair in single
             if widen is not None and self._is_half(op.inputs[pair[0]][0], scope)
         )
         plain = tuple(pair for pair in single if pair not in halves)
+        # partial costs a call its own merge of arguments, so a kernel without fixed ones goes bare.
         call = partial(kernel.run, **fixed) if fixed else kernel.run
         outputs = self._plan_outputs(op, scope)
         return Instruction(
@@ -293,11 +304,13 @@ class _Planner:
             self._precision.wide is not None
             or len(varying) != 1
             or not arguments.keys() <= kernel.parameters
+            # A constant with axes differs from value to value, and no table could hold that.
             or any(np.ndim(value) for value in constants.values())
             or not self._is_half(op.inputs[varying[0]][0], scope)
             or op.outputs[0].dtype.name != "fp16"
         ):
             return None
+        # A constant tensor becomes float64, like the halves that the table is computed from.
         fixed = {
             param: _as_python(value)
             if param in kernel.host
@@ -305,11 +318,13 @@ class _Planner:
             for param, value in constants.items()
         }
         table = self._make_table(op.op_type, varying[0], partial(kernel.run, **fixed), fixed)
+        # No widening: the table is indexed by the bits of fp16.
         slot = self._find_slot(op.inputs[varying[0]][0], scope, None, op.where())
         return Instruction(
             op,
             partial(look_up, table=table),
             ((varying[0], slot),),
+            # look_up calls its tensor x, whatever the operation calls it.
             (("x", slot),),
             (),
             (),
@@ -346,7 +361,9 @@ class _Planner:
         def find_slot(name: str, widen: torch.dtype | None = None) -> int:
             return self._find_slot(name, constants, widen, op.where())
 
+        # Weights are wanted in fp32 beside fp16 states, as the body's own steps read them.
         widen = torch.float32 if dtype == torch.float16 else None
+        # The loop carries two values: the step's number and the rows of all steps.
         counter, rows = (find_slot(n) for n in op.inputs["loop_vars"])
         weights = tuple(
             (find_slot(a, widen), find_slot(b, widen)) for a, b in (loop.weights[g] for g in GATES)
@@ -376,6 +393,7 @@ class _Planner:
         weight = scope.get(op.inputs["weight"][0])
         x = self.types.get(op.inputs["x"][0])
         groups = op.inputs.get("groups")
+        # Weights that a run computes, and convolutions of other ranks, keep their order.
         if not isinstance(weight, ConstantValue) or np.ndim(weight.value) != 4:
             return False
         height = x.shape[2] if x is not None and x.ranked and len(x.shape) == 4 else None
@@ -389,6 +407,7 @@ class _Planner:
         name = self._precision.model
         model = KERNELS_OF[name] if name else {}
         # The engine computes in fp16 alone; what the device defines otherwise holds in every type.
+        # One fp16 output is enough: the operation then runs on the engine.
         half = any(v.dtype.name == "fp16" for v in op.outputs)
         if op.op_type in model and (half or name == "device"):
             return model[op.op_type]
@@ -431,6 +450,7 @@ class _Planner:
         value = scope[name]
         if not isinstance(value, ConstantValue):
             return value
+        # Strings and lists have no tensor; equal ones share a slot by their text.
         if not isinstance(value.value, np.ndarray) or value.dtype.torch is None:
             return self._share(("host", repr(value.value)), value.value, lambda: value.value)
         working = self._precision.choose_type(value.dtype)
@@ -443,6 +463,7 @@ class _Planner:
             if value.value.nbytes > _SMALL
             else value.value.tobytes()
         )
+        # Two types of the same bytes differ, as do two memory orders.
         key = (place, value.value.shape, value.dtype.name, working, channels_last)
         stored = torch.channels_last if channels_last else torch.preserve_format
         return self._share(
@@ -453,6 +474,7 @@ class _Planner:
 
     def _share(self, key: tuple, owner: Any, make: Callable[[], Any]) -> int:
         if key not in self._shared:
+            # The owner is kept so that no other array can get its place in memory.
             self._shared[key] = (len(self.template), owner)
             self.template.append(make())
         return self._shared[key][0]
@@ -467,6 +489,7 @@ def _walk_slots(step: Instruction) -> Iterator[int]:
     """Slots a step reads, those its nested blocks read included."""
     for _, slots in step.reads:
         yield from slots if isinstance(slots, tuple) else (slots,)
+    # What an inner block reads must live as long as the operation that holds the block.
     for block in step.blocks:
         yield from block.outputs
         for inner in block.steps:
@@ -483,6 +506,7 @@ def _with_frees(
     made = {*inputs, *(o.slot for step in steps for o in step.outputs)} - set(outputs)
     last = {}
     for i, step in enumerate(steps):
+        # A value that no step reads dies at the very step that makes it.
         for slot in (*_walk_slots(step), *(o.slot for o in step.outputs)):
             if slot in made:
                 last[slot] = i
@@ -490,4 +514,5 @@ def _with_frees(
     for slot, at in last.items():
         frees[at].append(slot)
     for step, slots in zip(steps, frees, strict=True):
+        # Control flow frees like any step: its own values here, those of its blocks inside them.
         yield replace(step, frees=tuple(slots))

@@ -48,6 +48,7 @@ class Program:
         operation that is not known, a specification newer than coremltools knows.
         """
         package = open_package(path)
+        # The order matters: the plan needs the graph, and the outputs need the plan's types.
         self.path = package.path
         self.function = function or package.default_function
         self.precision = find_precision(precision)
@@ -59,6 +60,7 @@ class Program:
             read_outputs(package, self._function, self._plan.types)
         )
         self._states = states
+        # Inputs and states alike are arguments of the function, so both have slots by name.
         self._slots = {
             v.name: slot
             for v, slot in zip(self._function.inputs, self._plan.body.inputs, strict=True)
@@ -118,6 +120,7 @@ class Program:
         # constants are in place already; the copy is of pointers
         env = list(self._plan.template)
         for name, tensor in tensors.items():
+            # Under exact an input keeps the caller's float32 values, even where fp16 is declared.
             env[self._slots[name]] = tensor.to(
                 self.precision.choose_type(BY_NAME[self.inputs[name].dtype])
             )
@@ -130,6 +133,7 @@ class Program:
         outputs = {name: _copy(env[slot]) for name, slot in named}
         # written at the end, so that a run that fails leaves the caller's states as they were
         for slot, tensor in states.items():
+            # A state that no write_state reached is still the caller's own tensor.
             if run.states[slot] is not tensor:
                 tensor.copy_(run.states[slot])
         return outputs

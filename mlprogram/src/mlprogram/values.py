@@ -39,10 +39,12 @@ def convert_input(
     """
     if feature.type.WhichOneof("Type") == "imageType":
         array = _from_image(spec.name, feature.type.imageType, value)
+        # An image has no batch axis, and a grey one no channel axis: ones stand in for both.
         lead = (1,) * (len(spec.shape) - array.ndim)
         return array.reshape(*lead, *array.shape).astype(
             _choose_numpy_type(spec)
         )  # [1, 3 or 1, H, W]
+    # A tensor that needs gradients or lives on a GPU has no NumPy view until both are taken off.
     array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise ProgramError(f"input '{spec.name}' holds {array.dtype}; give numbers")
@@ -61,11 +63,13 @@ def _choose_numpy_type(spec: TensorSpec) -> np.dtype:
 def _convert_array(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     kind = BY_NAME[spec.dtype].kind
     if kind == "float":
+        # A value beyond fp16 becomes infinity, which the program then counts and reports.
         with np.errstate(over="ignore"):
             return array.astype(_choose_numpy_type(spec))
     if kind == "bool":
         return array.astype(np.bool_)
     if array.dtype.kind != "f":
+        # Integers keep their width, so that the range check sees the true values.
         return array.astype(np.int32) if array.dtype.kind == "b" else array
     if not np.isfinite(array).all():
         raise ProgramError(f"input '{spec.name}' is {spec.dtype} and was given NaN or infinity")
@@ -84,10 +88,12 @@ def _from_image(name: str, image: FeatureTypes_pb2.ImageFeatureType, value: Any)
         raise TypeError(
             f"{layouts} image input, '{name}', must be of type PIL.Image.Image with mode=='{mode}'"
         )
+    # [H, W, 3] of a colour image, [H, W] of a grey one
     pixels = np.asarray(value)
     if mode != "RGB":
         return pixels
     pixels = pixels.transpose(2, 0, 1)  # [H, W, 3] -> [3, H, W]
+    # PIL knows no BGR, so the order of the channels is turned around here.
     return pixels[::-1] if image.colorSpace == _IMAGE.BGR else pixels
 
 
@@ -116,6 +122,7 @@ def _to_image(image: FeatureTypes_pb2.ImageFeatureType, array: np.ndarray) -> An
     if image.colorSpace not in _COLOURS:
         plane = array.reshape(array.shape[-2:])  # [H, W]
         if image.colorSpace == _IMAGE.GRAYSCALE_FLOAT16:
+            # PIL has no mode of 16-bit floats: the values are rounded to halves and kept in mode F.
             return Image.fromarray(plane.astype(np.float16).astype(np.float32))
         return Image.fromarray(_as_bytes(plane))
     planes = array.reshape(array.shape[-3:])  # [3, H, W]

@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         check_format(arguments.plot)  # before the other file is written
     rules = load_rules(arguments.rules)
+    # Checked before any package is profiled, which takes long.
     chips = [c.lower() for c in arguments.chip] or list(rules.chips)
     for chip in chips:
         rules.find_chip(chip)
@@ -69,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.per_op:
         show(*(make_op_table(forecast, facts) for forecast, facts in rows))
     _write_files(arguments, rows, rules)
+    # A gate asks of the worst function, shape and chip.
     lowest = min((forecast for forecast, _ in rows), key=lambda row: row.lowest_share("macs"))
     share = 100 * lowest.lowest_share("macs")
     at_least = arguments.at_least
@@ -133,6 +135,7 @@ def make_share_table(rows: list[Row]) -> Any:
     for forecast, _ in rows:
         both = forecast.optimistic.share("macs"), forecast.lowest_share("macs")
         cells = shares.setdefault(describe_place(forecast.profile), [])
+        # int rounds down, so 100 stands for all of the MACs and nothing less.
         cells.append("/".join(f"{int(100 * share)}" for share in both))
     chips = dict.fromkeys(forecast.chip for forecast, _ in rows)
     table = make_table(f"{LABEL}: % of MACs on the engine, optimistic/lowest", "function", *chips)
@@ -140,6 +143,7 @@ def make_share_table(rows: list[Row]) -> Any:
     def split_place(item: tuple[str, list[str]]) -> tuple[str, list[str]]:
         return item[0].partition(",")[0], item[1]
 
+    # Neighbours with the same function and the same shares become one row.
     for (_, cells), group in groupby(shares.items(), split_place):
         first, *others = (place for place, _ in group)
         last = f" to {others[-1].rpartition(' ')[2]}" if others else ""
@@ -173,7 +177,9 @@ def make_rule_table(rows: list[Row], rules: Rules) -> Any:
         ]
         if not hits or rule.effect == "note":
             continue
+        # The most hits in any one forecast, because chips and shapes repeat the operations.
         count = max(Counter(id(forecast) for forecast, _ in hits).values())
+        # Read backwards, so that the first hit of a function is written last and stays.
         first = {h[0].profile.program.function.name: h[0].profile for h in reversed(hits)}
         table.add_row(
             rule.id,
@@ -198,6 +204,7 @@ def _make_device_table(rows: list[Row]) -> Any:
         "load ms",
         "prediction ms (median)",
     )
+    # The rows of all chips share one measurement, which is shown once.
     timed = {id(facts): (forecast.profile, facts) for forecast, facts in rows if facts is not None}
     for profile, facts in timed.values():
         for unit, timing in facts.timings.items():
@@ -344,6 +351,7 @@ def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
     rows = [(forecast, name) for forecast in forecasts for name in ("optimistic", "pessimistic")]
     figure = Figure(figsize=(11, 1.4 + 0.55 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
+    # Bars grow upwards, so the last row is drawn first.
     for place, (forecast, name) in enumerate(reversed(rows)):
         _draw_row(axes, place, forecast, getattr(forecast, name))
     axes.set_yticks(

@@ -42,14 +42,17 @@ def make_table(title: str, *headings: str, text: int = 1) -> Table:
     """
     table = Table(title=title, title_justify="left")
     for i, heading in enumerate(headings):
+        # Long names fold instead of being cut, so that a table can be searched.
         table.add_column(heading, justify="left" if i < text else "right", overflow="fold")
     return table
 
 
 def show(*things: Any) -> None:
     """Print tables and lines on stdout."""
+    # A pipe has no width, and rich would take 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     for thing in things:
+        # Names hold brackets, which rich would read as its own markup.
         console.print(thing, markup=False, highlight=False)
 
 
@@ -64,6 +67,7 @@ def with_generated_part(path: Path, command: str, page: str) -> str:
     """
     begin, end = make_marks(command)
     text = read_text(path)
+    # Marks that repeat could lie around text that somebody wrote.
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ProgramError(f"{path}: must hold one line '{begin}' and one line '{end}'")
     head, rest = text.split(begin)
@@ -78,6 +82,7 @@ def format_mega(amount: float) -> str:
 
 def format_percent(share: float) -> str:
     """A share with one decimal, never rounded up to 100."""
+    # Cut off, not rounded: 99.96 % is not all.
     value = int(share * 1000) / 10
     return f"{value:.1f}"
 
@@ -153,6 +158,7 @@ def read_notes(description: Any, function: str) -> dict[str, str]:
         "version": metadata.versionString,
         **dict(sorted(metadata.userDefined.items())),
     }
+    # A model of one function describes it as the model itself.
     named = next((each for each in description.functions if each.name == function), description)
     for kind in ("input", "output"):
         said |= {f"{kind} {each.name}": each.shortDescription for each in getattr(named, kind)}
@@ -242,6 +248,7 @@ def _make_weight_table(d: dict[str, Any]) -> Any:
 
 def _make_type_table(d: dict[str, Any]) -> Any:
     totals = d["totals"]
+    # A program that moves nothing has shares of 0, not a division by 0.
     moved = totals["bytes_moved"] or 1
     table = make_table(
         f"operations; results in {', '.join(f'{n} {t}' for t, n in d['result_dtypes'].items())}; "

@@ -35,6 +35,7 @@ _DEVICES = {
     "MLCPUComputeDevice": "CPU",
 }
 _PREDICTIONS = 10
+# The first predictions pay for memory and caches and are not counted.
 _WARM_UPS = 3
 
 
@@ -96,6 +97,7 @@ def load_core_ml() -> CoreML | None:
     """Core ML of this machine, or None off a Mac."""
     if sys.platform != "darwin":
         return None
+    # Only here, because off a Mac these would not load Core ML anyway.
     import coremltools as ct
     from coremltools.models.compute_plan import MLComputePlan
 
@@ -113,6 +115,7 @@ def measure(
     """
     path = program.package.path
     function = program.function.name
+    # One draw for all units, so that their times and outputs belong together.
     inputs = _draw_inputs(program, shapes, seed)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(path, Path(folder) / path.name))
@@ -136,6 +139,7 @@ def _measure_times(
 ) -> Timing:
     started = core_ml.clock()
     model = _open(core_ml, path, function, unit)
+    # The time from a package to a model, Core ML's compilation included.
     load_ms = 1e3 * (core_ml.clock() - started)
     for _ in range(_WARM_UPS):
         model.predict(inputs)
@@ -152,14 +156,17 @@ def _read_placement(
     core_ml: CoreML, path: Path, function: str, inputs: dict[str, np.ndarray]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     model = _open(core_ml, path, function, "CPU_AND_NE")
+    # The plan is that of the compiled model, which coremltools keeps beside the package.
     plan = core_ml.plan.load_from_path(
         model.get_compiled_model_path(), compute_units=core_ml.units.CPU_AND_NE
     )
     placement = {}
+    # By the function's name, as the compute plan lists functions.
     for op in _walk_operations(plan.model_structure.program.functions[function].block):
         usage = plan.get_compute_device_usage_for_mlprogram_operation(op)
         if usage is not None and op.outputs:
             device = type(usage.preferred_compute_device).__name__
+            # A device that is not known yet keeps the name of its class.
             placement[op.outputs[0].name] = _DEVICES.get(device, device)
     return placement, model.predict(inputs)
 
@@ -180,6 +187,7 @@ def _draw_inputs(
     return {
         name: rng.standard_normal(shape).astype(kinds[program.inputs[name].dtype])
         if program.inputs[name].dtype in kinds
+        # Zero is a valid index into anything, which random whole numbers would not be.
         else np.zeros(shape, np.int32)
         for name, shape in shapes.items()
     }

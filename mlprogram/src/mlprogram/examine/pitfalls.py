@@ -47,6 +47,7 @@ def find_pitfalls(profile: Profile) -> Counter[str]:
     masks: set[str] = set()  # values in which a constant beyond fp16 may stand
 
     def check(op: OpProfile) -> Iterator[str | None]:
+        # The first value stands for a parameter; no trap needs the others of a concat.
         reads = {name: names[0] for name, names in op.op.inputs.items() if names}
         for parameter, name in reads.items():
             maker = makers[name].op_type if name in makers else ""
@@ -55,14 +56,17 @@ def find_pitfalls(profile: Profile) -> Counter[str]:
         floats = [v for v in values if getattr(v, "dtype", None) in _FLOATS]
         if any(np.isneginf(v).any() for v in floats):
             yield _MASK
+        # Finite in its own type, and infinite once it is cast to fp16.
         far = any((np.isfinite(v) & (abs(v) > _FP16_MAX)).any() for v in floats)
         if op.op_type in _MASKING and (far or not masks.isdisjoint(reads.values())):
+            # In program order, so a mask is known before what reads it.
             masks.update(tensor.name for tensor in op.outputs)
         half = any(tensor.dtype == "fp16" for tensor in op.activations)
         if op.op_type in _ATTENDING and half and not masks.isdisjoint(reads.values()):
             yield _OVERFLOW
         yield from _check_one_operation(op, reads, makers)
 
+    # As a set, so that an operation counts once for each trap.
     return Counter(
         sentence for op in profile.ops for sentence in sorted(filter(None, {*check(op)}))
     )
@@ -78,6 +82,7 @@ def _check_one_operation(
     from_integers = x is not None and x.activations and x.activations[0].dtype == "int32"
     empty = any(0 in tensor.shape for tensor in op.outputs)
     kinds = {
+        # An epsilon that is not written is 1e-4, and counts as one.
         _INVERSE: op.op_type == "inverse" and a.get("epsilon", 1),
         _POW: op.op_type == "pow" and a.get("x") == 2,
         _ATTENTION: op.op_type == "scaled_dot_product_attention" and reads_bool,
@@ -86,6 +91,7 @@ def _check_one_operation(
         _NARROW: op.op_type == "slice_by_index" and empty,
         _REMAINDER: op.op_type == "sub" and reads.get("x") == reads.get("y"),
         _DIAGONAL: op.op_type == "band_part" and a.get("lower") == a.get("upper") == 0,
+        # Floor division of integers through floats: a cast on either side of it.
         _DIVISION: x is not None
         and from_integers
         and (op.op_type, x.op_type) in (("floor_div", "cast"), ("cast", "floor_div"))

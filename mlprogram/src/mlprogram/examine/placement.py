@@ -67,9 +67,11 @@ def _find_level(
     i: int, op: OpProfile, off: frozenset[int], made_by: dict[str, int], levels: list[int]
 ) -> int:
     """Even levels are off the engine, odd ones on it; a value of the other unit costs a step up."""
+    # The inputs are off the engine (level 0), so its own first operations are on level 1.
     level = int(i not in off)
     for tensor in op.activations:
         producer = made_by.get(tensor.name)
+        # In a loop a value may be made by a later operation; it sets no level.
         if producer is not None and producer < i:
             level = max(level, levels[producer] + ((producer in off) != (i in off)))
     return level
@@ -85,7 +87,9 @@ def _find_crossings(
             # what no operation makes is an input, which the CPU hands over
             made_off = tensor.name not in made_by or made_by[tensor.name] in off
             if made_off != (i in off):
+                # A value crosses once, however many operations read it on the other side.
                 crossing[tensor.name] = tensor.bytes
+    # The caller reads outputs off the engine.
     for tensor in profile.outputs:
         if tensor.name in made_by and made_by[tensor.name] not in off:
             crossing[tensor.name] = tensor.bytes
@@ -168,15 +172,18 @@ class Forecast:
 
 def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
     """Apply every rule of the chip. Raises ProgramError for a chip that is not in the file."""
+    # First, because this refuses a chip that is not in the file.
     on_chip_mib = rules.find_chip(chip).on_chip_mib
     chip = chip.lower()
     held = rules.list_rules(chip)
     findings = [_check_operation(op, held, on_chip_mib) for op in profile.ops]
     graph = (*_check_graph(findings, held), *_check_inputs(profile, held))
+    # Some rules only say that an operation may leave; here the certain ones count.
     off = frozenset(
         i for i, matches in enumerate(findings) if any(f.effect == "leaves" for f in matches)
     )
     optimistic = _make_placement(profile, off)
+    # Noted on the operations before the pessimistic reading asks for all findings.
     _add_small_segments(profile, optimistic.cut, held, findings)
     perhaps = frozenset(
         i
@@ -184,6 +191,7 @@ def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
         if any(f.effect in ("leaves", "may_leave") for f in matches)
     )
     pessimistic = _settle(profile, perhaps, held, findings)
+    # If the compiler may give up, this reading has every operation off the engine.
     cpu_fallback = _make_placement(profile, frozenset(range(len(profile.ops)))) if graph else None
     ops = tuple(
         OpForecast(op, tuple(matches), i not in off, i not in pessimistic.off)
@@ -196,6 +204,7 @@ def _check_operation(
     op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float
 ) -> list[Finding]:
     details = (
+        # Every check sees the chip's memory beside the rule's own numbers.
         (rule, effect, CHECKS[rule.kind](op, {**rule.params, "on_chip_mib": on_chip_mib}))
         for rule, effect in held
         if rule.kind in CHECKS
@@ -216,6 +225,7 @@ def _check_graph(
         broken = Counter(
             f.rule.id
             for matches in findings
+            # An operation counts if nothing but the named rules takes it off.
             if all(f.rule.id in named for f in matches if f.effect == "leaves")
             for f in matches
             if f.rule.id in named
@@ -269,6 +279,7 @@ def _add_small_segments(
         if rule.kind != "small_segment":
             continue
         for segment in cut.segments:
+            # of 10^6 bytes
             megabytes = sum(profile.ops[i].weight_bytes for i in segment.ops) / 1e6
             if (
                 not segment.on_engine
@@ -277,6 +288,7 @@ def _add_small_segments(
             ):
                 continue
             for i in segment.ops:
+                # Once for an operation, or the loop in _settle would never end.
                 if all(f.rule.id != rule.id for f in findings[i]):
                     findings[i].append(
                         Finding(
@@ -300,6 +312,7 @@ def _settle(
     changes.
     """
     while True:
+        # Findings are only ever added, so `off` grows and the loop ends.
         reading = _make_placement(profile, off)
         if not _add_small_segments(profile, reading.cut, held, findings):
             return reading

@@ -54,6 +54,7 @@ def count_macs(
 ) -> int:
     """MACs of one execution; 0 for every operation that is not a product of tensors."""
     if op_type == "conv":
+        # Each result meets C_in / groups channels and every tap of the kernel.
         return math.prod(outputs[0]) * math.prod(inputs["weight"][1:])
     # in a conv each result meets every tap of its kernel, here each value of x does
     if op_type == "conv_transpose":
@@ -69,8 +70,10 @@ def count_macs(
     if op_type == "scaled_dot_product_attention":
         *batch, length, width = inputs["query"]
         keys, out_width = inputs["value"][-2:]
+        # L S E for the scores and L S V for the values, in every batch.
         return math.prod(batch) * length * keys * (width + out_width)
     if op_type in ("lstm", "gru", "rnn"):
+        # The backward weights of a bidirectional layer begin with the same word.
         weights = sum(
             math.prod(shape) for name, shape in inputs.items() if name.startswith("weight")
         )
@@ -84,6 +87,7 @@ def _count_einsum_macs(equation: str, shapes: list[Shape]) -> int:
         equation.replace(" ", "").split("->")[0].split(","), shapes, strict=True
     ):
         for letter, size in zip(term, shape, strict=True):
+            # An axis of size 1 broadcasts, so the larger size of a letter counts.
             sizes[letter] = max(size, sizes.get(letter, 1))
     return math.prod(sizes.values())
 
@@ -164,6 +168,7 @@ class OpProfile:
         if self.op_type in VIEWS:
             return 0
         written = sum(t.bytes for t in self.outputs)
+        # A slice or a gather touches only as much of its input as it writes.
         read = written if self.op_type in PARTIAL_READS else sum(t.bytes for t in self.activations)
         return self.times * (read + written)
 
@@ -223,6 +228,7 @@ class Profile:
         """Activation bytes alive while each operation runs, its outputs included. A view keeps what
         it looks at and adds nothing.
         """
+        # view -> the value whose memory it shares
         owner = {
             t.name: op.activations[0].name
             for op in self.ops
@@ -235,6 +241,7 @@ class Profile:
                 name = owner[name]
             return name
 
+        # Later operations overwrite earlier ones, so what stays is the last use.
         last = {
             find_owner(t.name): i
             for i, op in enumerate(self.ops)
@@ -245,6 +252,8 @@ class Profile:
         sizes = []
         for i, op in enumerate(self.ops):
             alive |= {t.name: t.bytes for t in op.outputs if t.name not in owner}
+            # Summed before anything is freed: inputs and outputs of an operation are alive
+            # together.
             sizes.append(sum(alive.values()))
             alive = {name: size for name, size in alive.items() if last.get(name, -1) > i}
         return sizes
@@ -257,6 +266,7 @@ def open_program(path: str | Path | Package, function: str | None = None) -> Ope
     """
     package = open_package(path)
     body = read_function(package, function or package.default_function)
+    # Shapes come from a run of this plan, which has the declared types.
     plan = build_plan(body, Constants(package), find_precision("declared"))
     inputs, _ = read_interface(package, body)
     return OpenProgram(
@@ -281,11 +291,13 @@ def profile_program(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]])
     inputs = tuple(
         _make_tensor(value, inferred.of[value.name])
         for value in program.function.inputs
+        # States are no inputs, and have no shape here.
         if value.name in inferred.of
     )
     outputs = tuple(
         _make_tensor(types[name], inferred.of[name])
         for name in program.function.body.outputs
+        # A list or a class label has no shape.
         if name in inferred.of
     )
     return Profile(program, inputs, outputs, ops, inferred.how)
@@ -304,7 +316,9 @@ def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProf
     shapes = {}
     for parameter, names in op.inputs.items():
         for i, name in enumerate(names):
+            # Padded with zeros, so that sorting the keys keeps the order of the values.
             key = parameter if len(names) == 1 else f"{parameter}[{i:03}]"
+            # A setting, such as an axis or a mode: its value matters, and no bytes are moved.
             if name in constants and (parameter in host or name not in program.storage.weights):
                 value = constants[name].value
                 attributes[key] = value.tolist() if hasattr(value, "tolist") else value
@@ -322,6 +336,7 @@ def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProf
         for value in op.outputs
         if value.name in inferred.of
     )
+    # Outside of loops once; inside, as often as the run has seen it.
     times = inferred.times.get(op.name, 0) if op.path != program.function.name else 1
     return _count_costs(
         op, tuple(activations.values()), tuple(weights), outputs, attributes, shapes, times

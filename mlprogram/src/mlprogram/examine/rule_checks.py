@@ -35,6 +35,7 @@ def name_axes(rank: int) -> tuple[str, ...]:
     """What Core ML takes each axis for: (N, W), (N, C, W), (N, C, H, W); axes between N and C of
     rank 5 count as height.
     """
+    # From rank 4 on only the number of heights differs.
     return {0: (), 1: ("width",), 2: ("batch", "width"), 3: ("batch", "channels", "width")}.get(
         rank, ("batch", "channels", *["height"] * (rank - 3), "width")
     )
@@ -48,6 +49,7 @@ def axis_limit(op: OpProfile, params: Params) -> str | None:
         "channels": params["channel"],
         "batch": params["channel"],
     }
+    # Weights are left out: the limits are those of what flows.
     for tensor in _list_tensors(op):
         for axis, size in zip(name_axes(len(tensor.shape)), tensor.shape, strict=True):
             if size > limits[axis]:
@@ -90,6 +92,7 @@ def _read_kernel(op: OpProfile) -> tuple[int, ...]:
 
 def conv_rank(op: OpProfile, params: Params) -> str | None:
     """A convolution over more axes than allowed."""
+    # [C_out, C_in, *K]: one spatial axis for each size of the kernel
     axes = len(_read_kernel(op)) if op.op_type in params["ops"] else 0
     return (
         f"{axes} spatial axes > {params['max_spatial']}" if axes > params["max_spatial"] else None
@@ -99,6 +102,7 @@ def conv_rank(op: OpProfile, params: Params) -> str | None:
 def kernel_size(op: OpProfile, params: Params) -> str | None:
     """A kernel wider or higher than allowed."""
     kernel = _read_kernel(op) if op.op_type in params["ops"] else ()
+    # A kernel is [..., height, width].
     if kernel and kernel[-1] > params["width"]:
         return f"kernel width {kernel[-1]} > {params['width']}"
     return (
@@ -111,6 +115,7 @@ def kernel_size(op: OpProfile, params: Params) -> str | None:
 def stride_factors(op: OpProfile, params: Params) -> str | None:
     """A stride that is not native, or not beside another one."""
     strides = op.attributes.get("strides") or [] if op.op_type in params["ops"] else []
+    # Unequal strides have a list of their own, shorter than that of equal ones.
     native = params["native"] if len(set(strides)) == 1 else params["unequal"]
     return f"stride {strides}" if any(s not in native for s in strides) else None
 
@@ -125,6 +130,7 @@ def constant_operand(op: OpProfile, params: Params) -> str | None:
 def palette_stride(op: OpProfile, params: Params) -> str | None:
     """A palette as the weights of a layer with too long a stride."""
     strides = op.attributes.get("strides") or [] if op.op_type in params["ops"] else []
+    # No strides in the file mean strides of 1.
     if max(strides, default=1) <= params["max"]:
         return None
     kind = next((w.kind for w in op.weights if "palette" in w.kind), None)
@@ -138,11 +144,13 @@ def dilation_factors(op: OpProfile, params: Params) -> str | None:
 
 
 def _read_dilation(op: OpProfile) -> int:
+    # The last axis is the width, along which the networks of speech dilate.
     return (op.attributes.get("dilations") or [1])[-1] if op.op_type == "conv" else 1
 
 
 def dilated_taps(op: OpProfile, params: Params) -> str | None:
     """A dilated convolution with many taps."""
+    # A dilation other than 1 implies a convolution, so there is a kernel to read.
     if _read_dilation(op) == 1 or _read_kernel(op)[-1] < params["min_kernel"]:
         return None
     return f"kernel {_read_kernel(op)[-1]} with dilation {_read_dilation(op)}"
@@ -177,6 +185,7 @@ def pad_mode(op: OpProfile, params: Params) -> str | None:
 def pad_axes(op: OpProfile, params: Params) -> str | None:
     """Padding on an axis before the last ones."""
     amounts = op.attributes.get("pad") or [] if op.op_type == "pad" else []
+    # `pad` has two numbers for each axis, so the last axes own its tail.
     before = amounts[: -2 * params["last"]] if len(amounts) > 2 * params["last"] else []
     return (
         f"padding {amounts} touches an axis before the last {params['last']}"
@@ -196,14 +205,17 @@ def reduced_axis(op: OpProfile, params: Params) -> str | None:
 def slice_offset(op: OpProfile, params: Params) -> str | None:
     """A slice that does not start at the first column."""
     begin = op.attributes.get("begin") if op.op_type in params["ops"] else None
+    # begin_mask makes the start of the axis of whatever `begin` says.
     masked = bool(begin) and (op.attributes.get("begin_mask") or [False])[-1]
     return f"starts at column {begin[-1]}" if begin and begin[-1] != 0 and not masked else None
 
 
 def last_axis(op: OpProfile, params: Params) -> str | None:
     """A last axis that is padded to twice its size or more."""
+    # Every row of the last axis starts at a whole step.
     for tensor in _list_tensors(op):
         padded = count_padded_bytes(tensor, params["bytes"])
+        # Values below a byte are weights and masks, for which the rule says nothing.
         if tensor.shape and tensor.bits >= 8 and padded >= 2 * tensor.bytes > 0:
             return (
                 f"last axis {tensor.shape[-1]} of '{tensor.name}' is stored in {padded} bytes, not"
@@ -217,6 +229,7 @@ def count_padded_bytes(tensor: Tensor, step: int) -> int:
     if not tensor.shape or not tensor.shape[-1]:
         return tensor.bytes
     row = (tensor.shape[-1] * tensor.bits + 7) // 8
+    # Number of rows, times the bytes of a row rounded up to whole steps.
     return tensor.bytes // row * (-(-row // step) * step)
 
 
@@ -238,6 +251,7 @@ def weight_kind(op: OpProfile, params: Params) -> str | None:
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
+        # A function's name is its kind in the data file, so a new check needs this line alone.
         f.__name__: f
         for f in (
             op_types,

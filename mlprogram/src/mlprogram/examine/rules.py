@@ -24,6 +24,7 @@ from mlprogram.files import open_aside, parse_json, read_text
 EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
 CONFIDENCES = ("high", "medium", "low")
 KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
+    # kind of rule -> its parameters, every one of them needed
     {
         kind: frozenset(params.split())
         for kind, params in {
@@ -119,6 +120,7 @@ class Rules:
         """(rule, effect) for a chip. A rule that only may hold for it can at most make an operation
         leave perhaps.
         """
+        # Effects other than `leaves` are soft already.
         softer = {"leaves": "may_leave"}
         return tuple(
             (rule, rule.effect if name in rule.chips else softer.get(rule.effect, rule.effect))
@@ -131,6 +133,7 @@ def load_rules(path: str | Path | None = None) -> Rules:
     """Read and check the data file (the packaged one by default). Raises ProgramError naming the
     entry that is wrong.
     """
+    # In an installed package the file may lie in an archive, where it has no path.
     place = files("mlprogram") / "data" / "ane_rules.json" if path is None else Path(path)
     name = "data/ane_rules.json" if path is None else str(path)
     try:
@@ -163,6 +166,7 @@ def parse_rules(content: Any, name: str) -> Rules:
             value,
             sources,
             chips,
+            # A rule without an id is named by its place in the list.
             f"{name}: rule {value.get('id', i) if isinstance(value, dict) else i}",
         )
         for i, value in enumerate(content["rules"])
@@ -192,8 +196,10 @@ def _check_keys(value: Any, needed: set[str], optional: set[str], where: str) ->
 
 def _read_fields(value: Any, kind: type, where: str) -> dict[str, Any]:
     names = {f.name for f in fields(kind)}
+    # `remark` is the one field with a default.
     optional = {"remark"} & names
     _check_keys(value, names - optional, optional, where)
+    # JSON has no tuples, and the records are to be frozen.
     return {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
 
 
@@ -217,6 +223,7 @@ def _read_rule(
     _require_one_of(rule.confidence, CONFIDENCES, "confidence", where)
     _require_known(rule.sources, sources, "source", where)
     _require_known(rule.chips, chips, "chip", where)
+    # A rule may hold for sure wherever it holds at all.
     _require_known(rule.maybe_chips, chips, "chip", where, may_be_empty=True)
     _check_keys(rule.params, set(KIND_PARAMS[rule.kind]), set(), f"{where}: params")
     return rule
@@ -280,8 +287,10 @@ def run(arguments: argparse.Namespace) -> int:
 def render_summary(rules: Rules) -> str:
     """The part of the page: rules by effect with the chips they hold for, and the sources."""
     listed = []
+    # In the order of this table, from the gravest effect to a note.
     for effect, words in _EFFECTS.items():
         matches = [rule for rule in rules.rules if rule.effect == effect]
+        # Rules with the same chips share a line; dict.fromkeys keeps the order of the file.
         groups = {
             chips: [r.id for r in matches if _list_chips(r, rules) == chips]
             for chips in dict.fromkeys(_list_chips(r, rules) for r in matches)
@@ -358,6 +367,7 @@ def _make_sentence(text: str) -> str:
 
 def _list_limits(rule: Rule) -> str:
     """Parameters that the sentence does not repeat."""
+    # One or two operations stand in the sentence already.
     if rule.kind == "op_types" and len(rule.params["ops"]) > 2:
         return f" `{'`, `'.join(rule.params['ops'])}`."
     return ""

@@ -58,9 +58,11 @@ class Storage:
         totals: Counter[str] = Counter()
         seen: set[tuple[str, int, int]] = set()
         for weight in self.weights.values():
+            # A part that two weights share counts for the first of them.
             totals[weight.kind] += sum(
                 size for file, offset, size in weight.places if (file, offset, size) not in seen
             )
+            # Parts written in place are never shared.
             seen |= {place for place in weight.places if place[0]}
         return dict(totals.most_common())
 
@@ -70,6 +72,7 @@ def read_storage(function: Function, plan: ExecutionPlan) -> Storage:
     producers = {
         value.name: op for op in function.body.walk() for value in op.outputs if _is_constant(op)
     }
+    # Constants that only feed other constants are parts of a weight and not weights.
     names = {
         name
         for op in function.body.walk()
@@ -100,6 +103,7 @@ def _read_stored(name: str, producers: Mapping[str, Operation]) -> Stored:
     op = producers[name]
     parts = list(_walk_parts(op, producers))
     places = frozenset(place for _, place in parts)
+    # A constant that is not compressed is named after its element type.
     kind = " + ".join(_list_methods(op, producers)) if op.op_type != "const" else parts[0][0]
     return Stored(name, kind, sum(size for _, _, size in places), places)
 
@@ -108,6 +112,7 @@ def _walk_parts(
     op: Operation, producers: Mapping[str, Operation]
 ) -> Iterator[tuple[str, tuple[str, int, int]]]:
     """(element type, place) of each stored tensor behind a constant."""
+    # Literals of const and of the constexpr before iOS 18, which keep values in place.
     for parameter, value in op.literals.items():
         if value.type.WhichOneof("type") != "tensorType":
             continue
@@ -130,6 +135,7 @@ def _list_methods(op: Operation, producers: Mapping[str, Operation]) -> list[str
         m
         for names in op.inputs.values()
         for n in names
+        # Plain constants end the chain: they are parts, not methods.
         if n in producers and producers[n].op_type != "const"
         for m in _list_methods(producers[n], producers)
     ]
@@ -158,6 +164,7 @@ def _find_value(
     """The stored protobuf value behind a parameter, or None if it is computed."""
     if parameter in op.literals:
         return op.literals[parameter]
+    # Either the value is written at the parameter, or under a name made for it, or in a const.
     name = op.inputs.get(parameter, ("",))[0]
     if name in op.literals:
         return op.literals[name]
@@ -187,6 +194,7 @@ def _count_palette_bits(
     """Bits of an index: from the palette's length (iOS 16, where indices are packed bytes) or from
     the index type (iOS 18).
     """
+    # Only the operation of iOS 16 has a shape among its inputs.
     if "shape" in (*op.inputs, *op.literals):
         palette = _find_value(op, "lut", producers)
         if palette is None:
@@ -198,6 +206,7 @@ def _count_palette_bits(
 def _is_per_block(op: Operation, producers: Mapping[str, Operation]) -> bool:
     """Whether the scale varies along more than one axis."""
     scale = _find_value(op, "scale", producers)
+    # [H, blocks, ...] with two axes above 1; one scale for each channel has one.
     return scale is not None and sum(n != 1 for n in read_tensor_shape(scale.type.tensorType)) > 1
 
 
@@ -218,6 +227,7 @@ def infer_shapes(
 ) -> Shapes:
     """Shapes of all values. Raises ProgramError where the program cannot take these inputs."""
     try:
+        # Fake tensors carry shapes and types and no data, so large programs cost next to nothing.
         with FakeTensorMode(allow_non_fake_inputs=True):
             return _run(plan, function, inputs, BY_SHAPES)
     except ProgramError:  # a value decides a shape, or the shapes do not fit: a real run says which
@@ -232,6 +242,7 @@ def _run(
     times: Counter[str] = Counter()
 
     def record(name: str, _: str, value: torch.Tensor) -> None:
+        # As a hook it sees every value, and keeps loops from running as a GRU.
         shapes[name] = tuple(value.shape)
         times[name] += 1
 
@@ -242,6 +253,7 @@ def _run(
             states[slot] = torch.zeros(value.sizes, dtype=value.dtype.torch)
         else:
             env[slot] = torch.zeros(inputs[value.name], dtype=value.dtype.torch)
+    # Any seed does: only shapes are looked at.
     run_block(plan.body, env, Run(record, torch.Generator().manual_seed(0), states))
     return Shapes(shapes, times, how)
 
@@ -263,6 +275,7 @@ def choose_shapes(
     if paired:
         chosen |= _find_partners(specs, requested)
     for name, shape in chosen.items():
+        # -1 in a default shape: only the caller can choose that axis.
         if any(n < 0 for n in shape):
             raise ProgramError(
                 f"input '{name}' has no default shape; give --shape {name}=... (allowed:"
@@ -283,6 +296,7 @@ def list_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str
             f"{len(enumerated)} inputs are enumerated and do not pair; give --shape for each:"
             f" {describe_specs(specs)}"
         )
+    # The shortest list, so that every shape of it has a partner in the longer ones.
     first = min(enumerated, key=lambda s: len(s.shapes))
     return [
         choose_shapes(specs, {first.name: shape}, paired)
@@ -297,6 +311,7 @@ def _find_partners(
     from iOS 18 on.
     """
     enumerated = {name: spec for name, spec in specs.items() if len(spec.shapes) > 1}
+    # The first enumerated input that was asked for leads the others.
     index = next(
         (enumerated[n].shapes.index(s) for n, s in requested.items() if n in enumerated), None
     )

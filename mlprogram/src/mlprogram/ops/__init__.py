@@ -42,6 +42,7 @@ FAMILIES: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
         "lists, random numbers, classifiers, boxes": MISC,
     }
 )
+# One flat look-up for the planner; no operation stands in two families.
 KERNELS: Mapping[str, Kernel] = MappingProxyType(dict(ChainMap(*map(dict, FAMILIES.values()))))
 CONTROL: Mapping[str, str] = MappingProxyType(
     {

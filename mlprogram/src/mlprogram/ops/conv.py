@@ -41,6 +41,7 @@ def compute_padding(
         raise ProgramError(
             f"pad type '{pad_type}' is unknown; one of valid, custom, same, same_lower"
         )
+    # The rule of TensorFlow: ceil(n / s) windows, and padding for what they lack.
     totals = [
         max(0, s * -(-n // s) - n + k - s) for n, k, s in zip(size, kernel, strides, strict=True)
     ]
@@ -74,6 +75,7 @@ def conv(
     """
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
+    # The effective kernel counts the gaps of the dilation: (k - 1) d + 1.
     kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
     pads = compute_padding(pad_type, pad, x.shape[2:], kernel_size, strides)
     if any(before != after for before, after in pads):
@@ -82,6 +84,7 @@ def conv(
     padding = [before for before, _ in pads]
     # (B, C, 1, S): the 1-D kernels are faster
     if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:
+        # [N, C, 1, S] -> [N, C, S], and weights [C_out, C_in, 1, K] -> [C_out, C_in, K]
         y = torch.conv1d(
             x[:, :, 0], weight[:, :, 0], bias, strides[1:], padding[1:], dilations[1:], groups
         )
@@ -94,6 +97,7 @@ def conv(
 
 def with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     """y [N, C, *D] and a bias [C], if there is one."""
+    # [C] -> [C, 1, ...], which lines up with axis 1 of y
     return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
 
 
@@ -101,6 +105,7 @@ def is_channels_last(weight_shape: Sequence[int], height: int | None, groups: in
     """Whether a two-dimensional convolution runs on tensors stored with their channels last: the
     planner stores such weights so at load.
     """
+    # One row with a kernel of one row goes to the 1-D kernels and needs no other order.
     several = weight_shape[2] > 1 or (height is not None and height > 1)
     # A kernel of one place gains nothing by it, and small networks would pay for the copies.
     several = several and max(weight_shape[2:]) > 1
@@ -124,21 +129,26 @@ def conv_transpose(
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    # Samples lie s apart, and each spreads over k places.
     full = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, kernel_size, strict=True)]
     same = (
         [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
     )
+    # output_shape counts batch and channels too.
     sizes = output_shape[2:] if output_shape else same
     crops = _compute_crops(pad_type, pad, full, sizes)
     # PyTorch cuts the same number at both ends; what is left to cut, or to grow, is done behind it.
+    # A negative crop means growth, of which PyTorch's padding knows nothing.
     padding = [min(pair) if min(pair) >= 0 else 0 for pair in crops]
     rest = [(before - p, after - p) for (before, after), p in zip(crops, padding, strict=True)]
     y = _CONV_TRANSPOSE[rank - 1](x, weight, bias, strides, padding, 0, groups, dilations)
     if not any(n for pair in rest for n in pair):
         return y
     if all(n >= 0 for pair in rest for n in pair) or bias is None:
+        # F.pad with negative numbers crops.
         return F.pad(y, [-n for n in order_pads(rest)])
     # past the last input sample there is only the bias
+    # The bias is taken off before the zeros are added, so that the new places hold it alone.
     grown = F.pad(y - bias.reshape(-1, *[1] * rank), [-n for n in order_pads(rest)])
     return grown + bias.reshape(-1, *[1] * rank)
 
@@ -150,6 +160,7 @@ def _compute_crops(
     rank = len(full)
     if pad_type == "custom":
         pad = pad or [0] * 2 * rank
+        # The padding before is fixed; with a size given, what is left over is cut behind.
         return [
             (pad[2 * i], full[i] - pad[2 * i] - sizes[i] if sizes else pad[2 * i + 1])
             for i in range(rank)
@@ -157,6 +168,7 @@ def _compute_crops(
     if sizes is None:
         return [(0, 0)] * rank
     totals = [f - w for f, w in zip(full, sizes, strict=True)]
+    # `same` cuts half at either end, the odd sample behind; any growth is behind.
     return [(max(t, 0) // 2, t - max(t, 0) // 2) if pad_type == "same" else (0, t) for t in totals]
 
 
@@ -181,9 +193,11 @@ def avg_pool(
     beyond it counts by the definition not at all; no file sets `beyond`.
     """
     pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
+    # [1, 1, *D] ones stand for the real values, so that one pooling counts each window.
     inside = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype)
     padding = 0.0 if exclude_padding_from_average else 1.0
     counted = F.pad(F.pad(inside, order_pads(pads), value=padding), extra, value=padding * beyond)
+    # Both means divide by the full window, which cancels in the quotient.
     total = _AVG[x.dim() - 3](F.pad(F.pad(x, order_pads(pads)), extra), kernel_sizes, strides)
     return total / _AVG[x.dim() - 3](counted, kernel_sizes, strides)
 
@@ -201,6 +215,7 @@ def l2_pool(
     mean = _AVG[x.dim() - 3](
         F.pad(F.pad(x.square(), order_pads(pads)), extra), kernel_sizes, strides
     )
+    # The mean times the size of the window is the sum.
     return (mean * math.prod(kernel_sizes)).sqrt()
 
 
@@ -215,6 +230,7 @@ def max_pool(
     """Maximum over each window."""
     pads, extra, strides = plan_windows(x.shape, kernel_sizes, pad_type, strides, pad, ceil_mode)
     return _MAX[x.dim() - 3](
+        # Minus infinity never wins, so padding leaves the maximum alone.
         F.pad(F.pad(x, order_pads(pads), value=-math.inf), extra, value=-math.inf),
         kernel_sizes,
         strides,
@@ -237,6 +253,7 @@ def plan_windows(
     extra = []
     for size, (before, after), k, s in zip(shape[2:], pads, kernel_sizes, strides, strict=True):
         padded = size + before + after
+        # ceil_mode adds a last window that is filled only in part.
         count = (padded - k + (s - 1 if ceil_mode else 0)) // s + 1
         # as in PyTorch, no window begins in the padding behind the values
         if ceil_mode and (count - 1) * s >= size + before and before + after > 0:

@@ -29,10 +29,12 @@ def _make_unary(
     def run(x: Tensor) -> Tensor:
         return function(x)
 
+    # What an operation computes is its docstring, so a wrapper takes that of its function.
     run.__doc__ = (
         function.__doc__ if function.__module__ == __name__ else f"As torch.{function.__name__}."
     )
     TORCH[run] = function
+    # The wrapper names its tensors x and y, as MIL does; the functions of torch do not.
     return kernel(run, half, pointwise)
 
 
@@ -106,6 +108,7 @@ def select(cond: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 ELEMENTWISE = MappingProxyType(
     {
+        # `half` marks what fp16 does exactly or rounds once; the other functions are tabulated.
         "abs": _make_unary(torch.abs, half=True),
         "acos": _make_unary(torch.acos, pointwise=True),
         "asin": _make_unary(torch.asin, pointwise=True),
@@ -136,6 +139,7 @@ ELEMENTWISE = MappingProxyType(
         "threshold": kernel(threshold, half=True),
         "add": _make_binary(torch.add, half=True),
         "equal": _make_binary(torch.eq, half=True),
+        # A quotient rounded to fp16 may reach the next integer before it is floored.
         "floor_div": _make_binary(torch.floor_divide),
         "greater": _make_binary(torch.gt, half=True),
         "greater_equal": _make_binary(torch.ge, half=True),
@@ -146,6 +150,7 @@ ELEMENTWISE = MappingProxyType(
         "logical_xor": _make_binary(torch.logical_xor),
         "maximum": _make_binary(torch.maximum, half=True),
         "minimum": _make_binary(torch.minimum, half=True),
+        # The sign is the divisor's, as in Python; Core ML is reported to differ (numerics.py).
         "mod": _make_binary(torch.remainder),
         "mul": _make_binary(torch.mul, half=True),
         "not_equal": _make_binary(torch.ne, half=True),
@@ -176,6 +181,7 @@ def gelu(x: Tensor, mode: str = "EXACT") -> Tensor:
         # (1 + tanh u) / 2 = sigmoid(2 u)
         return x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * (x * x * x)))
     if mode == "EXACT":
+        # 1 + erf(u) = erfc(-u), which keeps its digits where x is far below zero.
         return 0.5 * x * torch.erfc(-math.sqrt(0.5) * x)
     raise ValueError(f"mode '{mode}' of gelu is unknown")
 
@@ -232,6 +238,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), without overflow."""
+    # logaddexp(x, 0) takes the larger term out, so exp never overflows.
     return torch.logaddexp(x, torch.zeros((), dtype=x.dtype))
 
 
@@ -293,6 +300,7 @@ def quantize(
     low, high = _RANGE[output_dtype]
     # one new tensor: the steps after the division work in its place
     x = (input / _place_along(scale, input, axis)).round_()
+    # A zero point is added behind the rounding, so it moves no halves.
     x = x if zero_point is None else x.add_(_place_along(zero_point, input, axis))
     return x.clamp_(low, high)
 
@@ -307,6 +315,7 @@ def dequantize(
     once.
     """
     x = input.to(scale.dtype)  # a new tensor: integers become floats
+    # The difference comes before the product, because the product would round it.
     x = x if zero_point is None else x.sub_(_place_along(zero_point, input, axis).to(scale.dtype))
     return x.mul_(_place_along(scale, input, axis))
 
@@ -318,6 +327,7 @@ def _place_along(parameter: Tensor, x: Tensor, axis: int | None) -> Tensor:
         raise ValueError("a scale or zero point for each channel needs an axis")
     shape = [1] * x.dim()
     shape[axis] = -1
+    # [C] -> [1, ..., C, ..., 1]
     return parameter.reshape(shape)
 
 

@@ -30,6 +30,7 @@ def gather(
     """
     axis %= x.dim()
     if indices.numel() == 1 and not batch_dims:  # what a loop does at every step: a view
+        # [..., n, ...] -> [..., 1, ...] of the same memory
         row = x.narrow(axis, _find_place(indices, x.shape[axis], validate_indices), 1)
         return row.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
     places = _check_indices(indices, x.shape[axis], validate_indices)
@@ -43,6 +44,7 @@ def gather(
 def _find_place(index: Tensor, size: int, validate: bool) -> int:
     """A single index as a place from 0 on."""
     place = int(index)
+    # With validate_indices a negative index is an error; else it counts from the end.
     if not (0 if validate else -size) <= place < size:
         raise IndexError(f"index {place} is outside an axis of {size}")
     return place % size
@@ -50,8 +52,10 @@ def _find_place(index: Tensor, size: int, validate: bool) -> int:
 
 def _gather_batches(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Tensor:
     batch = x.shape[:batch_dims]
+    # [*batch, ...] -> [batch, ...], one sample at a time
     pairs = zip(x.flatten(0, batch_dims - 1), places.flatten(0, batch_dims - 1), strict=True)
     rows = [gather(one, where, axis - batch_dims) for one, where in pairs]
+    # [batch, ...] -> [*batch, ...]
     return torch.stack(rows).reshape(*batch, *rows[0].shape)
 
 
@@ -71,6 +75,7 @@ def gather_nd(
     for i in range(batch_dims):
         shape = [1] * coordinates[0].dim()
         shape[i] = x.shape[i]
+        # [1, ..., n_i, ..., 1] broadcasts over the other axes of the coordinates.
         coordinates.insert(i, torch.arange(x.shape[i]).reshape(shape))
     return x[tuple(coordinates)]
 
@@ -95,12 +100,15 @@ def scatter(
         and where.numel() == 1
         and updates.dim() == data.dim()
     ):
+        # A value is never written in place: another step may still read `data`.
         y = data.clone()
         row = y.narrow(axis, int(where), 1)
         row.copy_(updates) if mode == "update" else row.add_(updates)
         return y
+    # Every element's own flat place, picked like the elements themselves, is where to write.
     places = _list_places(data).index_select(axis, where.flatten())
     if inside is not None:
+        # [k] -> [1, ..., k, ..., 1], then over the whole slices
         inside = inside.reshape([-1 if i == axis else 1 for i in range(data.dim())]).expand(
             places.shape
         )
@@ -133,6 +141,7 @@ def scatter_nd(
     """Slices of `data` at the coordinates in the last axis of `indices` combined with `updates`."""
     pairs = [
         _find_targets(part, size, validate_indices)
+        # Fewer coordinates than axes address whole slices, so the shorter list decides.
         for part, size in zip(indices.unbind(-1), data.shape, strict=False)
     ]
     places = _list_places(data)[tuple(where for where, _ in pairs)]
@@ -145,6 +154,7 @@ def scatter_nd(
         places,
         updates,
         mode,
+        # [*K] -> [*K, 1, ...], then over the whole slices
         inside.reshape(*inside.shape, *[1] * (places.dim() - inside.dim())).expand(places.shape),
     )
 
@@ -155,6 +165,7 @@ def _find_targets(
     """(places from 0 on, which of them are written: None for all). `validate` is None before iOS
     17.
     """
+    # None and True refuse what is outside; only False, from iOS 17 on, leaves it undefined.
     if validate is not False:
         return _check_indices(indices, size, bool(validate)), None
     inside = (indices >= 0) & (indices < size)
@@ -165,6 +176,7 @@ def _find_targets(
         RuntimeWarning,
         stacklevel=2,
     )
+    # Place 0 is a stand-in that indexes safely; the mask keeps it from being written.
     return torch.where(inside, indices, 0).long(), inside
 
 
@@ -174,18 +186,22 @@ def _combine(
     """data with updates[k] combined at flat place places[k], where it is kept; repeated places
     combine one after the other.
     """
+    # flatten may give a view of data, so the clone comes first.
     flat = data.flatten().clone()
     places = places.flatten()
     updates = updates.flatten().to(data.dtype)
     if inside is not None:
+        # Dropped before the writing, so that no stand-in takes part in a sum or a maximum.
         places, updates = places[inside.flatten()], updates[inside.flatten()]
     if mode == "update":
         flat[places] = updates
     elif mode in ("add", "sub"):
         flat.index_add_(0, places, updates, alpha=1 if mode == "add" else -1)
     elif mode == "div":
+        # Repeated divisors multiply, so one division at the end serves all of them.
         flat = flat / torch.ones_like(flat).scatter_reduce_(0, places, updates, "prod")
     elif mode in ("mul", "max", "min"):
+        # The old value takes part in every reduction (include_self is the default).
         flat.scatter_reduce_(
             0, places, updates, {"mul": "prod", "max": "amax", "min": "amin"}[mode]
         )
@@ -213,6 +229,7 @@ def _check_indices(indices: Tensor, size: int, validate: bool = False) -> Tensor
         places = indices.flatten().tolist()
         if places and (min(places) < (0 if validate else -size) or max(places) >= size):
             raise IndexError(f"index {min(places)} or {max(places)} is outside an axis of {size}")
+        # Negative ones go on below, where they are turned into places from 0.
         if not places or min(places) >= 0:
             return indices.long()
     indices = indices.long()
@@ -240,6 +257,7 @@ def topk(
     output_indices_dtype: str = "int32",
 ) -> tuple[Tensor, ...]:
     """The k largest (or smallest) values along `axis`, sorted, and their places; k = -1 for all."""
+    # torch.topk leaves the order of equal values open; a stable sort keeps the first.
     values, places = torch.sort(x, dim=axis, descending=not ascending, stable=True)
     count = x.shape[axis] if k == -1 else k
     values, places = values.narrow(axis, 0, count), places.narrow(axis, 0, count)
@@ -262,7 +280,9 @@ def one_hot(
     off_value.
     """
     axis %= indices.dim() + 1
+    # [size] -> [size, 1, ...], which lines up with the new axis
     steps = torch.arange(one_hot_vector_size).reshape(-1, *[1] * (indices.dim() - axis))
+    # No step equals an index outside, so such a vector is all off_value.
     return torch.where(indices.unsqueeze(axis) == steps, on_value, off_value)
 
 
@@ -273,6 +293,7 @@ def shape(x: Tensor) -> Tensor:
 
 def range_1d(end: float, start: float, step: float) -> Tensor:
     """start, start + step, ... below (above, for a negative step) end."""
+    # Integers stay exact; floats count in float64, so that rounding adds no step at the end.
     whole = all(isinstance(n, int) for n in (start, end, step))
     return torch.arange(start, end, step, dtype=torch.int64 if whole else torch.float64)
 
@@ -292,6 +313,7 @@ def band_part(x: Tensor, lower: int = -1, upper: int = -1) -> Tensor:
     negative for all.
     """
     rows, columns = torch.arange(x.shape[-2]).unsqueeze(1), torch.arange(x.shape[-1])
+    # A negative bound keeps its whole triangle.
     keep = ((lower < 0) | (rows - columns <= lower)) & ((upper < 0) | (columns - rows <= upper))
     return torch.where(keep, x, torch.zeros((), dtype=x.dtype))
 

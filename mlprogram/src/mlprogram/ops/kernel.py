@@ -55,11 +55,15 @@ def kernel(
     `like`: a function that takes the same parameters and writes them all down.
     """
     parameters = inspect.signature(like or run).parameters
+    # Annotations are text here (from __future__ import annotations), and are told apart as text.
     notes = {name: str(p.annotation) for name, p in parameters.items()}
+    # A generator comes from the caller of the program, never from the file.
     wants_generator = "generator" in notes
     notes.pop("generator", None)
     variadic = frozenset(name for name, note in notes.items() if note in ("Tensors", "Scalars"))
+    # "Tensor" is in "Tensors" and in "Tensor | None", so what is left are Python values.
     host = frozenset(name for name, note in notes.items() if "Tensor" not in note)
+    # MIL's optional inputs are the parameters with a default.
     required = frozenset(
         name for name in notes if parameters[name].default is inspect.Parameter.empty
     )

@@ -25,6 +25,8 @@ def reshape(x: Tensor, shape: list[int]) -> Tensor:
     place counted from the end (iOS 17 rule).
     """
     sizes = [
+        # Counted from the end, so 0 copies from the same distance to the last axis; 1 where x has
+        # none.
         n if n else (x.shape[i - len(shape)] if len(shape) - i <= x.dim() else 1)
         for i, n in enumerate(shape)
     ]
@@ -40,6 +42,7 @@ def reshape_like(
         [
             n
             for ref, begin, end, open_end in pieces
+            # An open end takes the shape to its last axis.
             for n in ref.shape[begin : None if open_end else end]
         ]
     )
@@ -52,6 +55,7 @@ def flatten2d(x: Tensor, axis: int = 1) -> Tensor:
 
 def expand_dims(x: Tensor, axes: list[int]) -> Tensor:
     """Axes of size 1 at these places of the result."""
+    # In ascending order each new axis lands at its final place.
     for axis in sorted(a % (x.dim() + len(axes)) for a in axes):
         x = x.unsqueeze(axis)
     return x
@@ -75,6 +79,7 @@ def concat(values: Tensors, axis: int, interleave: bool = False) -> Tensor:
     if not interleave:
         return torch.cat(values, axis)
     axis %= values[0].dim()
+    # [..., n, k, ...] for k tensors -> [..., n k, ...]: element by element in turn
     return torch.stack(values, axis + 1).flatten(axis, axis + 1)
 
 
@@ -103,9 +108,11 @@ def pad(x: Tensor, pad: list[int], mode: str = "constant", constant_val: float =
     """Padding (before, after) for the last len(pad) / 2 axes: constant, reflect (edge not repeated)
     or replicate, on any axis.
     """
+    # [before, after, before, after, ...] -> pairs, first padded axis first
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     if mode == "constant":
         return F.pad(x, order_pads(pairs), value=constant_val)
+    # PyTorch reflects certain ranks only, so each axis gathers its own places.
     for axis, (before, after) in zip(range(x.dim() - len(pairs), x.dim()), pairs, strict=True):
         if before or after:
             x = x.index_select(axis, _find_sources(x.shape[axis], before, after, mode))
@@ -114,11 +121,13 @@ def pad(x: Tensor, pad: list[int], mode: str = "constant", constant_val: float =
 
 def _find_sources(size: int, before: int, after: int, mode: str) -> Tensor:
     """Which place of the axis each place of the padded axis copies."""
+    # Places before the axis are negative, those behind it are size and more.
     places = torch.arange(-before, size + after)
     if mode == "replicate":
         return places.clamp(0, size - 1)
     if mode != "reflect":
         raise ValueError(f"pad mode '{mode}' is unknown; one of constant, reflect, replicate")
+    # Reflection repeats after a walk there and back; an axis of one place has period 1.
     period = max(2 * (size - 1), 1)
     places = places.remainder(period)
     return torch.where(places < size, places, period - places)
@@ -139,6 +148,7 @@ def reverse_sequence(x: Tensor, lengths: Tensor, seq_axis: int = 0, batch_axis: 
     # laid along their two axes of x, in whichever order these come
     shape = [1] * x.dim()
     shape[batch_axis], shape[seq_axis] = places.shape
+    # Its rows go along the batch axis; where that comes second they become columns.
     places = places if batch_axis % x.dim() < seq_axis % x.dim() else places.T
     return torch.take_along_dim(x, places.reshape(shape).expand(x.shape), seq_axis)
 
@@ -146,6 +156,7 @@ def reverse_sequence(x: Tensor, lengths: Tensor, seq_axis: int = 0, batch_axis: 
 def sliding_windows(x: Tensor, axis: int, size: int, stride: int = 1) -> Tensor:
     """Windows along `axis`: [..., windows, size, ...], the new axis right after it."""
     axis %= x.dim()
+    # unfold puts the window last; it belongs right behind the axis of windows.
     return x.unfold(axis, size, stride).movedim(-1, axis + 1)
 
 
@@ -154,7 +165,9 @@ def depth_to_space(x: Tensor, block_size: int) -> Tensor:
     TensorFlow).
     """
     n, c, h, w = x.shape
+    # [N, C b^2, H, W] -> [N, b, b, C, H, W]
     x = x.reshape(n, block_size, block_size, c // block_size**2, h, w)
+    # [N, C, H, b, W, b]: each position of the block beside its own axis
     return x.permute(0, 3, 4, 1, 5, 2).reshape(
         n, c // block_size**2, h * block_size, w * block_size
     )
@@ -163,7 +176,9 @@ def depth_to_space(x: Tensor, block_size: int) -> Tensor:
 def space_to_depth(x: Tensor, block_size: int) -> Tensor:
     """[N, C, H, W] -> [N, C b^2, H / b, W / b], the inverse of depth_to_space."""
     n, c, h, w = x.shape
+    # [N, C, H / b, b, W / b, b]
     x = x.reshape(n, c, h // block_size, block_size, w // block_size, block_size)
+    # [N, b, b, C, H / b, W / b]: the block in front of the channels
     return x.permute(0, 3, 5, 1, 2, 4).reshape(
         n, c * block_size**2, h // block_size, w // block_size
     )
@@ -186,7 +201,9 @@ def space_to_batch(x: Tensor, block_shape: list[int], paddings: list[list[int]])
     x = F.pad(x, order_pads([(before, after) for before, after in paddings]))
     n, c, h, w = x.shape
     bh, bw = block_shape
+    # [N, C, H' / bh, bh, W' / bw, bw]
     x = x.reshape(n, c, h // bh, bh, w // bw, bw)
+    # [bh, bw, N, C, H' / bh, W' / bw], and the first three become the batch
     return x.permute(3, 5, 0, 1, 2, 4).reshape(n * bh * bw, c, h // bh, w // bw)
 
 
@@ -195,6 +212,7 @@ def batch_to_space(x: Tensor, block_shape: list[int], crops: list[list[int]]) ->
     n, c, h, w = x.shape
     bh, bw = block_shape
     x = (
+        # [bh, bw, N, C, H, W] -> [N, C, H, bh, W, bw]
         x.reshape(bh, bw, n // (bh * bw), c, h, w)
         .permute(2, 3, 4, 0, 5, 1)
         .reshape(n // (bh * bw), c, h * bh, w * bw)
@@ -204,6 +222,7 @@ def batch_to_space(x: Tensor, block_shape: list[int], crops: list[list[int]]) ->
 
 def crop(x: Tensor, crop_height: list[int], crop_width: list[int]) -> Tensor:
     """Without the first and last rows and columns named."""
+    # F.pad counts from the last axis, so the width comes first.
     return F.pad(x, [-k for k in (*crop_width, *crop_height)])
 
 
@@ -259,15 +278,18 @@ def _make_index(
     plan: Any = zip(
         begin,
         end,
+        # An option that is missing or empty has its usual value on every axis.
         *(option or plain for option, plain in zip(options, usual, strict=True)),
         strict=True,
     )
     index: list[int | slice] = []
     reversals = []
     for axis, (first, last, step, open_begin, open_end, squeezed) in enumerate(plan):
+        # An integer takes one place and drops the axis; `end` means nothing there.
         if squeezed:
             index.append(0 if open_begin else first)
             continue
+        # slice.indices clamps the ends to the axis, as the definition does.
         places = range(
             *slice(None if open_begin else first, None if open_end else last, step).indices(
                 shape[axis]
@@ -275,8 +297,10 @@ def _make_index(
         )
         # PyTorch knows no negative stride: the same places are read forwards, and flipped later
         if step < 0:
+            # Squeezed axes are gone from the result, so only slices before this one count.
             reversals.append(sum(not isinstance(i, int) for i in index))
             places = places[::-1]
+        # An empty range may have ends that a slice would read otherwise, hence slice(0, 0).
         index.append(slice(places.start, places.stop, places.step) if len(places) else slice(0, 0))
     return tuple(index), reversals
 
@@ -301,6 +325,7 @@ def slice_update(
     index, reversals = _make_index(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     y = x.clone()
     target = y[index]  # a view
+    # The update may still have the axes that squeeze_mask drops.
     update = update.reshape(target.shape)
     target.copy_(update.flip(reversals) if reversals else update)
     return y

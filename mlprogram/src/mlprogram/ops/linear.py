@@ -56,6 +56,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | Non
     """
     scores = torch.matmul(query, key.mT) / query.shape[-1] ** 0.5  # [B..., L, S]
     if attn_mask is not None and attn_mask.dtype == torch.bool:
+        # exp(-infinity) is 0, so a masked place gets no weight at all.
         scores = scores.masked_fill(~attn_mask, float("-inf"))
     elif attn_mask is not None:
         scores = scores + attn_mask
@@ -105,6 +106,7 @@ def layer_norm(
     of those axes, in their order in x.
     """
     axes = sorted(a % x.dim() for a in axes) if axes is not None else list(range(x.dim()))
+    # PyTorch's kernel knows the last axes alone.
     if axes == list(range(x.dim() - len(axes), x.dim())):
         return F.layer_norm(x, [x.shape[a] for a in axes], gamma, beta, epsilon)
     shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
@@ -141,14 +143,17 @@ def move_channels_last(x: Tensor, axes: list[int]) -> tuple[Tensor, list[int], b
     """x and axes, or what they are with the channels last where they are stored so: PyTorch sums
     [N, H, W, C] ten times as fast.
     """
+    # A tensor that is contiguous both ways gains nothing by the detour.
     if x.dim() != 4 or x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last):
         return x, axes, False
+    # Axis 1 of [N, C, H, W] is axis 3 of [N, H, W, C], and so on.
     return x.permute(0, 2, 3, 1), [(0, 3, 1, 2)[axis % 4] for axis in axes], True
 
 
 def _make_reduction(function: Callable[[Tensor, list[int], bool], Tensor], meaning: str) -> Kernel:
     def run(x: Tensor, axes: list[int] | None = None, keep_dims: bool = False) -> Tensor:
         axes = list(range(x.dim())) if axes is None else axes
+        # Without the summed axes the result would come out in another order of axes.
         if not keep_dims:
             return function(x, axes, False)
         x, axes, moved = move_channels_last(x, axes)
@@ -160,6 +165,7 @@ def _make_reduction(function: Callable[[Tensor, list[int], bool], Tensor], meani
 
 
 def _prod(x: Tensor, axes: list[int], keep: bool) -> Tensor:
+    # From the last axis on, so that one that vanishes moves none that is still to come.
     for axis in sorted((a % x.dim() for a in axes), reverse=True):
         x = x.prod(axis, keepdim=keep)
     return x
@@ -167,6 +173,7 @@ def _prod(x: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 def _mean(x: Tensor, axes: list[int], keep: bool) -> Tensor:
     return (
+        # PyTorch has no mean of integers; the executor truncates the quotient.
         x.mean(axes, keepdim=keep) if x.is_floating_point() else x.double().mean(axes, keepdim=keep)
     )
 
@@ -191,6 +198,7 @@ def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = Fa
     """
     ordered = x.flip(axis) if reverse else x
     total = ordered.cumsum(axis)
+    # What is left after taking the element off is the sum of those before it.
     total = total - ordered if exclusive else total
     return total.flip(axis) if reverse else total
 

@@ -24,6 +24,7 @@ def make_list(
 ) -> list[Tensor]:
     """A list of zeros; a dimension named by a string is open and starts at 1."""
     sizes = (
+        # The shape comes as one vector or as several scalars.
         elem_shape[0] if len(elem_shape) == 1 and isinstance(elem_shape[0], list) else elem_shape
     )
     shape = [n if isinstance(n, int) else 1 for n in sizes]
@@ -42,6 +43,7 @@ def list_read(ls: Tensor, index: int) -> Tensor:
 
 def list_write(ls: Tensor, index: int, value: Tensor) -> list[Tensor]:
     """The list with `value` at `index`, grown with zeros if it is too short."""
+    # A new list: the old one may still be read by another step.
     grown = list(ls) + [torch.zeros_like(value) for _ in range(index + 1 - len(ls))]
     grown[index] = value
     return grown
@@ -73,6 +75,7 @@ def random_categorical(
     """`size` classes for each row of x [N, classes], drawn by its logits or probabilities: [N,
     size].
     """
+    # multinomial takes weights that do not add up to 1, so `probs` go in as they are.
     weights = torch.softmax(x, -1) if mode == "logits" else x
     return torch.multinomial(weights, size, replacement=True, generator=generator)
 
@@ -106,6 +109,7 @@ def classify(probabilities: Tensor, classes: list) -> tuple[Any, dict]:
     values = probabilities.flatten().tolist()
     flat = classes if isinstance(classes, list) else [classes]
     names = [str(c) if isinstance(c, str) else int(c) for c in flat]
+    # Of equal probabilities the first class wins.
     best = names[max(range(len(values)), key=values.__getitem__)]
     return best if isinstance(best, str) else torch.tensor(best), dict(
         zip(names, values, strict=True)
@@ -128,15 +132,18 @@ def non_maximum_suppression(
     is missing is padded with zeros, indices with -1.
     """
     old = score_threshold is not None
+    # [N, B, 4] and [N, B, K], whichever way the file has them
     rows, marks = (boxes, scores) if old else (boxes.mT, scores.mT)
     by_image = [
         _select_boxes(b, s, iou_threshold, score_threshold, max_boxes, per_class_suppression)
         for b, s in zip(rows, marks, strict=True)
     ]
+    # [N, max] with -1 where no box is left
     places = torch.full((len(by_image), max_boxes), -1)
     for i, survivors in enumerate(by_image):
         places[i, : len(survivors)] = torch.tensor(survivors, dtype=torch.long)
     real = (places >= 0).unsqueeze(-1)
+    # -1 reads box 0 in its place, and the factor `real` turns that into zeros.
     picked = [
         torch.take_along_dim(t, places.clamp(min=0).unsqueeze(-1), 1) * real for t in (rows, marks)
     ]
@@ -150,9 +157,12 @@ def _select_boxes(
 ) -> list[int]:
     best, kind = scores.max(-1)
     survivors: list[int] = []
+    # From the best score down, so that a box is only held against better ones.
     for i in torch.sort(best, descending=True, stable=True)[1].tolist():
+        # Scores only fall from here on, so the first one too low ends the search.
         if len(survivors) == count or (least is not None and best[i] < least):
             break
+        # Suppression by class lets boxes of different kinds overlap.
         rivals = [k for k in survivors if not per_class or kind[k] == kind[i]]
         if all(_compute_overlap(boxes[i], boxes[k]) <= limit for k in rivals):
             survivors.append(i)
@@ -165,6 +175,7 @@ def _compute_overlap(a: Tensor, b: Tensor) -> float:
         torch.maximum(a[:2] - a[2:] / 2, b[:2] - b[2:] / 2),
         torch.minimum(a[:2] + a[2:] / 2, b[:2] + b[2:] / 2),
     )
+    # Boxes apart have a negative side, and no area in common.
     shared = (high - low).clamp(min=0).prod()
     return float(shared / (a[2:].prod() + b[2:].prod() - shared))
 

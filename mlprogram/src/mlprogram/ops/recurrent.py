@@ -67,6 +67,7 @@ def lstm(
         _find_activation(activation),
         clip,
     )
+    # A bidirectional layer keeps both states side by side: [B, 2 H].
     hidden = weight_hh.shape[1]
     forward = (weight_ih, weight_hh, bias, peephole)
     if direction != "bidirectional":
@@ -77,6 +78,7 @@ def lstm(
     ahead = _run_lstm(x, initial_h[:, :hidden], initial_c[:, :hidden], forward, functions)
     backward = (weight_ih_back, weight_hh_back, bias_back, peephole_back)
     back = _run_lstm(x.flip(0), initial_h[:, hidden:], initial_c[:, hidden:], backward, functions)
+    # The backward half is turned into the order of x, then joined on the last axis.
     sequence, h, c = (
         torch.cat(pair, -1) for pair in zip(ahead, (back[0].flip(0), *back[1:]), strict=True)
     )
@@ -89,14 +91,17 @@ def _run_lstm(
     """(sequence [S, B, H], h, c) of one direction, x in the order of its steps."""
     weight_ih, weight_hh, bias, peephole = weights
     gate, cell, final, clip = functions
+    # PyTorch's layer knows these functions alone, no peephole and no clip.
     if (
         functions == (torch.sigmoid, torch.tanh, torch.tanh, None)
         and peephole is None
         and len(x) > 1
     ):
+        # PyTorch has a bias for the input and one for the state; MIL's stands for their sum.
         biases = () if bias is None else (bias, torch.zeros_like(bias))
         parameters = _order_gates((weight_ih, weight_hh, *biases), _PYTORCH_LSTM)
         state = (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous())
+        # biases?, one layer, no dropout, not training, one direction, not batch first
         y, h, c = torch.lstm(x, state, parameters, bias is not None, 1, 0.0, False, False, False)
         return y, h[0], c[0]
     # What the inputs give hangs on no step before: one product for all steps. [S, B, 4 H]
@@ -108,6 +113,7 @@ def _run_lstm(
         i, f, o, g = torch.addmm(row, h, turned).chunk(4, -1)  # MIL order
         c_new = gate(f + p_f * c) * c + gate(i + p_i * c) * cell(g)
         c_new = c_new if clip is None else c_new.clamp(-clip, clip)
+        # The output gate alone looks at the new cell.
         h = gate(o + p_o * c_new) * final(c_new)
         c = c_new
         sequence.append(h)
@@ -138,14 +144,17 @@ def gru(
     inner = x.new_zeros(weight_hh.shape[0]) if bias is None else bias
     outer = torch.zeros_like(inner) if input_bias is None else input_bias
     if reset_after and functions == (torch.sigmoid, torch.tanh) and len(x) > 1:
+        # PyTorch's GRU is the one with reset_after, and keeps two biases apart.
         parameters = _order_gates((weight_ih, weight_hh, outer, inner), _PYTORCH_GRU)
         sequence, h = torch.gru(
             x, initial_h.unsqueeze(0).contiguous(), parameters, True, 1, 0.0, False, False, False
         )
+        # The last state of one layer, [1, B, H], doubles as a sequence of one step.
         return sequence if output_sequence else h, h[0]
     step = _reset_after if reset_after else _reset_before
     h = initial_h
     steps = []
+    # Where r scales the state before the product, both biases act on the inputs' side.
     for row in _compute_input_gates(x, weight_ih, outer if reset_after else outer + inner):
         h = step(row, h, weight_hh, inner, *functions)
         steps.append(h)
@@ -167,6 +176,7 @@ def _reset_before(
     weight_r, weight_n, weight_z = weight.chunk(3)
     w_r, w_n, w_z = row.chunk(3, -1)
     r, z = gate(w_r + h @ weight_r.T), gate(w_z + h @ weight_z.T)
+    # Here r scales the state, before its product; in _reset_after the product.
     return (1 - z) * final(w_n + (r * h) @ weight_n.T) + z * h
 
 
@@ -197,6 +207,7 @@ def _compute_input_gates(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
 
 def _order_gates(parameters: tuple[Tensor, ...], order: tuple[int, ...]) -> list[Tensor]:
     """Gate blocks of every parameter in another order."""
+    # [gates H, ...] -> the same rows, gate by gate in another order
     return [torch.cat([p.chunk(len(order))[i] for i in order]) for p in parameters]
 
 

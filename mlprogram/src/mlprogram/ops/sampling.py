@@ -33,16 +33,20 @@ def compute_grid(size: float, count: int, mode: str) -> Tensor:
     """
     i = torch.arange(count, dtype=torch.float64)
     if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):
+        # One sample has no distance between samples to divide by.
         if count == 1:
             return torch.full(
                 (1,), (size - 1) / 2 if mode == "ALIGN_CORNERS" else 0.0, dtype=torch.float64
             )
+        # The first and the last sample fall on the first and the last pixel.
         places = i * (size - 1) / (count - 1)
     elif mode == "DEFAULT":
+        # No half pixel is added, so the first sample falls on the first pixel.
         places = i * size / count
     elif mode == "OFFSET_CORNERS":
         places = (i + 0.5) * max(1, size - 1) / count
     elif mode == "UNALIGN_CORNERS":
+        # Half a pixel makes the centres of both grids line up.
         places = (i + 0.5) * size / count - 0.5
     else:
         raise ValueError(f"sampling mode '{mode}' is unknown; one of {', '.join(SAMPLING_MODES)}")
@@ -52,11 +56,13 @@ def compute_grid(size: float, count: int, mode: str) -> Tensor:
 def sample_linear(x: Tensor, axis: int, places: Tensor) -> Tensor:
     """Linear interpolation of one axis at fractional places."""
     low = places.floor().long()
+    # The last place has no right neighbour, and needs none: its share is 0.
     high = (low + 1).clamp(max=x.shape[axis] - 1)
     shape = [1] * x.dim()
     shape[axis] = -1
     share = (places - low).to(x.dtype).reshape(shape)
     left, right = x.index_select(axis, low), x.index_select(axis, high)
+    # One product in place of two; at share 0 it gives `left` exactly.
     return left + (right - left) * share
 
 
@@ -66,6 +72,7 @@ def sample_nearest(x: Tensor, axis: int, count: int) -> Tensor:
     if count == size:
         return x
     if count % size == 0:
+        # The same places as below, for a whole factor, without a tensor of indices.
         return x.repeat_interleave(count // size, axis)
     return x.index_select(axis, torch.arange(count) * size // count)
 
@@ -131,6 +138,7 @@ def resize(
     ):
         count = count or x.shape[axis]
         if interpolation_mode == "NEAREST_NEIGHBOR":
+            # ceil(p - 1/2) takes a place between two pixels down.
             x = x.index_select(
                 axis, (compute_grid(x.shape[axis], count, sampling_mode) - 0.5).ceil().long()
             )
@@ -160,6 +168,7 @@ def resample(
     align_corners: bool,
 ) -> Tensor:
     """x at (x, y) places [B, H', W', 2] -> [B, C, H', W']."""
+    # An fp16 coordinate can tell no more than 2,048 pixels apart, so the rest runs in float64.
     places = coordinates.to(torch.float64)
     column = _convert_places(places[..., 0], x.shape[3], coordinates_mode, align_corners)
     row = _convert_places(places[..., 1], x.shape[2], coordinates_mode, align_corners)
@@ -185,6 +194,7 @@ def affine(
     """x seen through x' = a0 x + a1 y + a2, y' = b0 x + b1 y + b2; matrix [B or 1, 6] -> [B, C, H',
     W'].
     """
+    # linspace of one step would give -1; a single sample belongs in the middle.
     rows = (
         torch.linspace(-1, 1, output_height, dtype=torch.float64)
         if output_height > 1
@@ -196,6 +206,7 @@ def affine(
         else torch.zeros(1, dtype=torch.float64)
     )
     v, u = torch.meshgrid(rows, columns, indexing="ij")
+    # [B or 1, 6] -> [B, 6, 1, 1]
     a = transform_matrix.to(torch.float64).expand(x.shape[0], 6)[:, :, None, None]
     # [B, H', W', 2]
     places = torch.stack(
@@ -243,6 +254,7 @@ def crop_resize(
         raise ValueError("crop_resize needs boxes or roi")
     rows = roi.flatten(1)  # [N, 4 or 5]
     if rows.shape[1] == 4:
+        # Each box cuts all images: N of [B, C, H', W'] are stacked.
         return torch.stack([_cut_box(x, box, *modes) for box in rows])
     return torch.stack(
         [_cut_box(x[int(row[0]) : int(row[0]) + 1], row[1:], *modes) for row in rows]
@@ -260,6 +272,7 @@ def _cut_box(
     sampling: str,
     pad: float,
 ) -> Tensor:
+    # float64, because fp16 corners would move by pixels once they are scaled.
     a, b, c, d = (box.to(torch.float64) * scale).tolist()
     if convention.endswith("WIDTH_FIRST"):
         a, b, c, d = b, a, d, c  # height before width
@@ -269,6 +282,7 @@ def _cut_box(
         else (a, b, c, d)
     )
     if normalized:
+        # 1 means the centre of the last pixel, not its far edge.
         top, bottom, left, right = (
             top * (x.shape[2] - 1),
             bottom * (x.shape[2] - 1),
@@ -281,9 +295,11 @@ def _cut_box(
     row, column = (
         places.expand(len(x), -1, -1) for places in torch.meshgrid(rows, columns, indexing="ij")
     )
+    # One coordinate outside is enough to make the whole sample pad_value.
     inside = (row >= 0) & (row <= x.shape[2] - 1) & (column >= 0) & (column <= x.shape[3] - 1)
     return torch.where(
         inside.unsqueeze(1),
+        # The border mode only serves neighbours with no weight; samples outside are replaced.
         _sample_bilinear(x, row, column, "border", pad),
         torch.tensor(pad, dtype=x.dtype),
     )
@@ -302,6 +318,7 @@ def _compute_box_grid(first: float, last: float, count: int, mode: str, size: in
                 [(first + last) / 2 if mode == "ALIGN_CORNERS" else first], dtype=torch.float64
             )
         return first + torch.arange(count, dtype=torch.float64) * (last - first) / (count - 1)
+    # Pixels counted, both ends included.
     length = last - first + 1
     return (
         first + compute_grid(length, count, mode) if length > 0 else compute_grid(size, count, mode)
@@ -313,11 +330,13 @@ def _convert_places(places: Tensor, size: int, mode: str, align_corners: bool) -
     if mode == "unnormalized":
         return places
     share = (places + 1) / 2 if mode == "normalized_minus_one_to_one" else places
+    # With aligned corners 0 and 1 are centres of pixels, else outer edges.
     return share * (size - 1) if align_corners else share * size - 0.5
 
 
 def _sample_bilinear(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> Tensor:
     top, left = row.floor(), column.floor()
+    # [B, H', W'] -> [B, 1, H', W'], one share for all channels
     down, right = (row - top).to(x.dtype).unsqueeze(1), (column - left).to(x.dtype).unsqueeze(1)
     upper = (
         _read_pixel(x, top, left, mode, value) * (1 - right)
@@ -335,6 +354,7 @@ def _read_pixel(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float)
     height, width = x.shape[2:]
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     batch = torch.arange(len(x)).reshape(-1, 1, 1)
+    # Index arrays with a slice between them put their axes first: [B, H', W', C].
     y = x[batch, :, _fold_places(row, height, mode), _fold_places(column, width, mode)].movedim(
         -1, 1
     )
@@ -351,6 +371,7 @@ def _fold_places(place: Tensor, size: int, mode: str) -> Tensor:
         return place.clamp(0, size - 1)
     # `reflection` mirrors at the centre of the edge pixel, `symmetric` repeats that pixel
     if mode == "reflection":
+        # A walk there and back over the axis has 2 (size - 1) steps.
         place = place.remainder(max(2 * (size - 1), 1))
         return torch.where(place < size, place, 2 * (size - 1) - place)
     if mode == "symmetric":
