@@ -2,7 +2,7 @@
 checked packages.
 
     class MyStage: ...                       # the attributes and methods below
-    manifests = build(MyStage(...), Path("build"))
+    manifests = build_packages(MyStage(...), Path("build"))
 
 G2P (pipeline/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder
 (vocoder/vocoder_stage.py) are the instances.

@@ -3,7 +3,7 @@ without a mask, checked against PyTorch.
 
     # runtimes/files.py opens them
     stage = PortableVocoderStage(checkpoint, runtime, speeches)
-    manifests = build(stage, Path("build"), make_kind(runtime))
+    manifests = build_packages(stage, Path("build"), make_kind(runtime))
 
 The vocoder's graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two
 elementwise operations; or, for files that need a plain one, the vocoder's own with norms written

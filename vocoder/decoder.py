@@ -198,9 +198,7 @@ class Generator(nn.Module):
     def run_trunk(
         self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]
     ) -> Tensor:
-        """What conv_post reads, [B, C, 1, 120F + 1]; `masks` are those of `make_stage_masks`. The
-        tail behind it may run on the host (vocoder/layouts.py).
-        """
+        """What conv_post reads, [B, C, 1, 120F + 1]; `masks` are those of `make_stage_masks`."""
         spectrum = masked(spectrum, masks[-1])
         for i, mask in enumerate(masks):
             x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [B, C / 2, 1, rate * S]

@@ -1,7 +1,8 @@
 """The streaming layout's three functions as .onnx files in a folder: float32, at any length, under
 no mask, checked against PyTorch.
 
-    (manifest,) = build(OnnxStreamingStage.from_checkpoint(checkpoint), Path("build"), FOLDER)
+    stage = OnnxStreamingStage.from_checkpoint(checkpoint)
+    (manifest,) = build_packages(stage, Path("build"), FOLDER)
     # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder
 
 The modules are those of the package (vocoder/streaming), but their statistics are of all columns of

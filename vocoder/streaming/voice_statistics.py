@@ -139,7 +139,7 @@ def find_statistics(
     checkpoint: Checkpoint, predictor: StatisticsPredictor, voice: str
 ) -> np.ndarray | None:
     """The vectors [2, 2R] float32 of a voice on the checkpoint's weights, by the hash of its style
-    pack: from its folder, from what is bundled, from the user's cache; None where it is in
+    pack: from what is bundled, from its folder, from the user's cache; None where it is in
     none.
 
     Raises InputError for a file that is there and is not what its name says.

@@ -6,7 +6,7 @@ other scripts out, by name.
     cleaned.find_span(0, 5)    # the same span in the original
 
 Every character of the original is in `text`, is white space, or is in `drops`. Line breaks that are
-heard are marked afterwards (`with_breaks`).
+heard are marked afterwards (`mark_breaks`).
 """
 
 import re

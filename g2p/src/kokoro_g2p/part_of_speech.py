@@ -121,8 +121,8 @@ def hash_features(
 def name_features(
     words: Sequence[str], at: int, classes: Callable[[str], str], is_heteronym: bool = False
 ) -> list[str]:
-    """Features of `words[at]`. `classes` gives the ambiguity class of a word; `known`: the word
-    itself may be used.
+    """Features of `words[at]`. `classes` gives the ambiguity class of a word; `is_heteronym`: the
+    word itself may be used.
     """
     # Three words on either side, with EDGE beyond the sentence's borders
     lower = [

@@ -2,7 +2,7 @@
 
 program.inputs["packed"].shapes  # every allowed shape of an enumerated input
 # raises ProgramError with the allowed shapes, or returns tensors
-check_inputs(specs, states, {"packed": array})
+check_inputs(specs, {"packed": array}, paired=False)
 """
 
 from __future__ import annotations

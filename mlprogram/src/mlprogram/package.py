@@ -124,8 +124,8 @@ _NEWEST = max(
 
 @dataclass(frozen=True)
 class Package:
-    """A specification with the blob files it refers to. `weights` maps a blob's file name to its
-    reader.
+    """A specification with the blob files it refers to. `weights_dir`: the
+    folder of those files.
     """
 
     path: Path

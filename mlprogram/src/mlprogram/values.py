@@ -1,7 +1,7 @@
 """Values as coremltools' MLModel takes and gives them: arrays of numbers, PIL images, labels.
 
-array = convert_input(feature.type, spec, image)     # what the program takes
-image = convert_output(feature.type, tensor)          # what the caller gets
+array = convert_input(feature, spec, image)     # what the program takes
+image = convert_output(feature, tensor)          # what the caller gets
 """
 
 from __future__ import annotations

@@ -182,8 +182,8 @@ def read_digits(run: str) -> str:
     """Digits one by one; six to twelve of them in groups of three or four, a pause between."""
     if not 6 <= len(run) <= 12:
         return number_words.digits(run)
-    size = 4 if len(run) % 4 == 0 else 3
-    cuts = [*range(0, len(run) - size, size), len(run)]
+    count = (len(run) + 3) // 4
+    cuts = [number * len(run) // count for number in range(count + 1)]
     parts = [run[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
     return ", ".join(map(number_words.digits, parts))
 

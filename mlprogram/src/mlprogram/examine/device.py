@@ -1,7 +1,7 @@
 """What a Mac says: the device of each operation by MLComputePlan, load and prediction times for
 each compute unit.
 
-    facts = measure(load_core_ml(), path, "main", {"features": (1, 3157, 1, 41)})
+    facts = measure(load_core_ml(), program, {"features": (1, 3157, 1, 41)})
     facts.placement["x_5_cast_fp16"], facts.timings["CPU_AND_NE"].predict_ms
 
 The only file that calls Core ML. It decides nothing and guesses nothing: off a Mac `load_core_ml`

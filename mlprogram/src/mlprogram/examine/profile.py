@@ -95,7 +95,7 @@ def _count_einsum_macs(equation: str, shapes: list[Shape]) -> int:
 def count_flops(
     op_type: str, macs: int, inputs: Mapping[str, Shape], outputs: tuple[Shape, ...]
 ) -> int:
-    """FLOPs of one execution, as the module says."""
+    """FLOPs of one execution: two for each multiplication of a layer, else one for each element."""
     if macs:
         return 2 * macs
     written = sum(math.prod(shape) for shape in outputs)

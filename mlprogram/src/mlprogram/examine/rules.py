@@ -82,7 +82,7 @@ class Chip:
 @dataclass(frozen=True)
 class Rule:
     """One rule. `chips` it holds for, `maybe_chips` it may hold for; `kind` names the check
-    (checks.py), `params` its limits.
+    (rule_checks.py), `params` its limits.
     """
 
     id: str
