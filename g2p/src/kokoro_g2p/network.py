@@ -37,7 +37,7 @@ from kokoro_g2p.neural import (
 )
 
 
-class SelfAttention(nn.Module):
+class LetterAttention(nn.Module):
     """Self-attention over the unpadded symbols."""
 
     def __init__(self, config: Config) -> None:
@@ -71,7 +71,7 @@ class TransformerBlock(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
-        self.attention = SelfAttention(config)
+        self.attention = LetterAttention(config)
         self.taps, self.narrow = (
             nn.Linear(3 * config.width, config.inner),
             nn.Linear(config.inner, config.width),
