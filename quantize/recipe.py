@@ -26,6 +26,7 @@ from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
+UNROUNDED = "unrounded"  # weights that lie on no grid, as the hub's do
 OURS = json_of("checkpoint_sha256", "levels")
 FIND = "`kokoro-ane release --smallest` finds one"
 
@@ -90,7 +91,8 @@ def locate_kept_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path
 def find_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
     """Where the recipe of a checkpoint for `mixed` or `mixed18` stands by default: in the build
     folder, where a search left it; in the checkpoint's folder as METHOD.json; bundled under its
-    name; or kokoro-int8's, for weights of its architecture.
+    name; or for Kokoro's architecture one without weights of 4 bits, where there is one, else
+    kokoro-int8's.
     """
     suffix = "" if method == "mixed" else f"-{method}"
     bundled = RECIPES / f"{checkpoint.name}{suffix}.json"
@@ -101,7 +103,8 @@ def find_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
         bundled,
     ]
     if has_kokoros_vocoder(checkpoint.config):
-        places.append(RECIPES / f"{KOKORO_INT8}{suffix}.json")
+        # 4 bits leave the pauses of kokoro-int8's rounded weights alone and break those of others.
+        places += [RECIPES / f"{name}{suffix}.json" for name in (UNROUNDED, KOKORO_INT8)]
     # Where there is none, the bundled path stands in the message about it.
     return next((path for path in places if path.is_file()), bundled)
 

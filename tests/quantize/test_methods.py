@@ -232,6 +232,9 @@ class TestRecipeFile:
         other = replace(demo, config=replace(config, name="mine"), folder=DATA)
         recipe = choose_recipe(METHODS["mixed18"], other, Path("build"))
         assert recipe.checkpoint == "kokoro-int8"
+        assert not any(level.startswith("p4") for level in recipe.levels.values())
+        rounded = choose_recipe(METHODS["mixed18"], replace(other, config=config), Path("build"))
+        assert "p4g_gptq" in rounded.levels.values()
         recipe.require_fits(other)
         refused("was found for checkpoint kokoro-int8", recipe.require_fits, demo)
 
