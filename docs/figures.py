@@ -275,10 +275,11 @@ def make_ground_rows(*grounds: str) -> list[list[str]]:
 
 
 def describe_verdict(one: Figures | None) -> str:
-    """A cell: verdict, increase, and that of long clips."""
+    """A cell: verdict, size, increase, and that of long clips."""
     if one is None:
         return "not judged"
-    return f"{one.verdict}, {one.increase_db:.3f} dB ({one.long_increase_db:.3f} in long clips)"
+    increase = f"{one.increase_db:.3f} dB ({one.long_increase_db:.3f} in long clips)"
+    return f"{one.verdict}, {one.megabytes:.1f} MB, {increase}"
 
 
 def make_measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
