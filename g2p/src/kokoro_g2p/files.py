@@ -1,7 +1,7 @@
 """Files that the reader reads and writes: JSON and arrays that nobody vouches for, and files that
 appear under their name only when they are whole.
 
-    with write_aside(Path("tagger.npz")) as aside:
+    with open_aside(Path("tagger.npz")) as aside:
         numpy.savez_compressed(aside, weights=weights)
 """
 
@@ -63,7 +63,7 @@ def read_npz(file: IO[bytes], where: str) -> "dict[str, np.ndarray]":
 
 
 @contextmanager
-def write_aside(target: Path) -> Iterator[Path]:
+def open_aside(target: Path) -> Iterator[Path]:
     """Yield a path beside `target`, which is renamed over it on success and removed on failure."""
     aside = target.with_name(f".part-{target.name}")
     try:
@@ -75,5 +75,5 @@ def write_aside(target: Path) -> Iterator[Path]:
 
 def write_json(target: Path, data: Any) -> None:
     """Write data as JSON, aside and renamed."""
-    with write_aside(target) as aside:
+    with open_aside(target) as aside:
         aside.write_text(json_text(data), encoding="utf-8")

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_g2p.alphabet import FRAMES, PADDING, Alphabet
-from kokoro_g2p.files import write_aside, write_json
+from kokoro_g2p.files import open_aside, write_json
 from kokoro_g2p.neural import (
     EXCLUDED,
     LARGEST,
@@ -190,7 +190,7 @@ def save_weights(
         # Only matrices get 8 bits; embedding, gains and biases are small and stay exact.
         if parameter.dim() == 2 and name != "embedding.weight":
             arrays[name], arrays[name + SCALE] = quantize_rows(arrays[name])
-    with write_aside(path) as aside, aside.open("wb") as stream:
+    with open_aside(path) as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     # The hash is that of the file as it stands, which readers check before they parse it.
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from kokoro_g2p.bundled import DATA, read_arrays
-from kokoro_g2p.files import write_aside
+from kokoro_g2p.files import open_aside
 from kokoro_g2p.word_lists import parse_pairs, parse_set, read_word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
@@ -277,7 +277,7 @@ class Tagger:
 
     def save(self, path: Path = PATH) -> None:
         """Write by rename; the same tagger gives the same bytes (zip members carry no time)."""
-        with write_aside(path) as aside:
+        with open_aside(path) as aside:
             np.savez_compressed(aside, allow_pickle=False, **self.to_arrays())
 
     def compute_probabilities(

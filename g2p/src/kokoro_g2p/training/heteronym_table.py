@@ -20,7 +20,7 @@ import scipy.sparse
 
 from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.files import write_aside
+from kokoro_g2p.files import open_aside
 from kokoro_g2p.heteronyms import (
     BITS,
     FORMAT,
@@ -201,7 +201,7 @@ def save(weights: np.ndarray, taught: Mapping[str, Roles], path: Path) -> None:
         grouped.setdefault(" ".join(f"{key}:{keys[key]}" for key in keys), []).append(word)
     head = {"format": FORMAT, "taught": {keys: " ".join(words) for keys, words in grouped.items()}}
     content = json.dumps(head, separators=(",", ":")).encode()
-    with write_aside(path) as aside:
+    with open_aside(path) as aside:
         np.savez_compressed(aside, weights=weights, head=np.frombuffer(content, np.uint8))
 
 

@@ -30,7 +30,7 @@ from kokoro_g2p.bundled import DATA
 from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
 from kokoro_g2p.espeak import open_espeak
-from kokoro_g2p.files import write_aside
+from kokoro_g2p.files import open_aside
 from kokoro_g2p.languages.french import LATENT
 from kokoro_g2p.languages.language import LANGUAGES, Language
 from kokoro_g2p.languages.reader import VOWEL, LanguageReader
@@ -150,7 +150,7 @@ def write_list(code: Code, by_word: Mapping[str, str]) -> dict[str, Any]:
         if said and " " not in said and reader.read_unlisted(word) != said
     ]
     lines += [f"{word}\t{language.probed(word, ask, True)}\n" for word in language.compounds]
-    with write_aside(DATA / f"{language.name}.txt.gz") as aside:
+    with open_aside(DATA / f"{language.name}.txt.gz") as aside:
         aside.write_bytes(gzip.compress("".join(sorted(lines)).encode("utf-8"), mtime=0))
     return {"words": len(by_word), "listed": len(lines)}
 

@@ -29,7 +29,7 @@ from kokoro_g2p.alphabet import (
     encode,
 )
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.files import write_aside
+from kokoro_g2p.files import open_aside
 from kokoro_g2p.network import LetterToSound, split_frames
 from kokoro_g2p.neural import Config
 from kokoro_g2p.word_lists import parse_pairs
@@ -172,7 +172,7 @@ def orthogonalize(matrix: Tensor) -> Tensor:
 
 def write_state(state: Path, content: dict[str, Any]) -> None:
     """Write the state aside and rename it."""
-    with write_aside(state) as aside:
+    with open_aside(state) as aside:
         torch.save(content, aside)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from kokoro_g2p.bundled import DATA, read_json
 from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
-from kokoro_g2p.files import write_aside
+from kokoro_g2p.files import open_aside
 from kokoro_g2p.languages.lattice import FREE, LONGEST, UNLISTED, Lattice
 
 HAN = re.compile("[\u4e00-\u9fff]+")
@@ -143,7 +143,7 @@ def read_simplified() -> Mapping[str, str]:
 
 def write_packed(target: Path, content: str) -> int:
     """Write a text as .gz, aside and renamed, and return its size."""
-    with write_aside(target) as aside:
+    with open_aside(target) as aside:
         # Without a time stamp the same text gives the same bytes.
         aside.write_bytes(gzip.compress(content.encode(), compresslevel=9, mtime=0))
     return target.stat().st_size

@@ -17,7 +17,7 @@ from pathlib import Path
 from kokoro_g2p.bundled import DATA
 from kokoro_g2p.commands import EXIT_GOOD, CommandParser, command, conclude
 from kokoro_g2p.errors import InputError
-from kokoro_g2p.files import write_aside
+from kokoro_g2p.files import open_aside
 from kokoro_g2p.word_lists import MISAKI_SHA256, Entry
 
 
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         if hashlib.sha256(content).hexdigest() != sha256:
             raise InputError(f"{path} is not the file of misaki that SHA-256 {sha256[:12]} names")
         target = arguments.out / f"{name}.txt.gz"
-        with write_aside(target) as aside:
+        with open_aside(target) as aside:
             aside.write_bytes(pack(json.loads(content)))
         bytes_by_name[name] = target.stat().st_size
         print(f"{target}  {bytes_by_name[name]:,} bytes")
