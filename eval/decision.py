@@ -24,11 +24,9 @@ from kokoro_ane.eval.judge import (
 )
 from kokoro_ane.eval.levels import LevelRecord, collect_provenance, describe_problem
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.renditions import VocoderComparison
 from kokoro_ane.eval.report_figures import name_uncompressed
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.pipeline import FORMAT, PRODUCT_FORMAT
-from kokoro_ane.speech import Utterance
 
 OTHER_SEED = "fp32, another noise seed"
 LEAST_PESQ = 0.005  # what two decimals do not show
@@ -161,14 +159,12 @@ def _format_megabytes(level: LevelRecord) -> str:
     return f"{level['bytes'] / 1e6:.2f} MB"
 
 
-def measure_natural_spread(context: JudgeContext) -> dict[str, float | None]:
-    """The reference's own spread by another noise seed, over all clips: by metric the mean, and
-    under "NAME_worst" the worst.
+def summarize_natural_spread(levels: Sequence[LevelRecord]) -> dict[str, float | None]:
+    """The reference's own spread by another noise seed, over the clips of the level that was judged
+    on most: by metric the mean, and under "NAME_worst" the worst.
     """
-    comparison = VocoderComparison(context.reference)
-    # A corpus is spoken later; it is never judged for a release.
-    clips = [clip for clip in context.clips if isinstance(clip, Utterance)]
-    figures = [comparison.get_natural(clip).figures for clip in clips]
+    clips = max((level["clips"] for level in levels if not level["failed"]), key=len)
+    figures = [clip["variation"] for clip in clips]
     names = [name for name in figures[0] if name in METRICS]
     return {name: compute_statistic(name, MEAN, figures) for name in names} | {
         f"{name}_worst": compute_statistic(name, WORST, figures) for name in names
@@ -187,7 +183,7 @@ def build_decision_record(
         "claim": context.options.claim,
         "chip": chip,
         "levels": list(levels),
-        "spread": {OTHER_SEED: measure_natural_spread(context)},
+        "spread": {OTHER_SEED: summarize_natural_spread(levels)},
         "provenance": collect_decision_provenance(context),
     }
 
