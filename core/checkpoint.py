@@ -41,6 +41,7 @@ PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
 PREFIXES = tuple(f"{name}." for name in PARTS)
 OWN_WORDS = ("name", "releasable")  # of config.json
 KOKORO_INT8, HUB_NAME = "kokoro-int8", "kokoro-82m"
+SHAKEN_NAME = "kokoro-shaken"  # with its seed behind (core/kokoro_int8/shaken.py)
 
 
 def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Checkpoint":

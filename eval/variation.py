@@ -101,13 +101,15 @@ def main(argv: list[str] | None = None) -> int:
     stages = options.stages.split(",")
     if unknown := sorted(set(stages) - set(STAGES)):
         raise InputError(f"--stages {', '.join(unknown)}: there are {', '.join(STAGES)}")
-    from kokoro_ane.core import HUB_NAME, KOKORO_INT8, open_checkpoint, quiet_coremltools
+    from kokoro_ane.core import HUB_NAME, KOKORO_INT8, SHAKEN_NAME, open_checkpoint, quiet_coremltools
 
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
-    if options.write and checkpoint.name not in (HUB_NAME, KOKORO_INT8):
+    # Whoever has the repository can have these weights, and no others.
+    common = (HUB_NAME, KOKORO_INT8, SHAKEN_NAME)
+    if options.write and not checkpoint.name.startswith(common):
         raise InputError(
-            f"--write is of {HUB_NAME} and {KOKORO_INT8}: what {checkpoint.name} varies by is kept"
-            " in the user's cache when it is judged"
+            f"--write is of {', '.join(common)}: what {checkpoint.name} varies by is kept in the"
+            " user's cache when it is judged"
         )
     with quiet_coremltools():
         from kokoro_ane.eval.natural import FOLDER, Variations, write_stored

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kokoro_ane.core.checkpoint import SHAKEN_NAME
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8.cache import CONFIG, cached
@@ -33,7 +34,7 @@ def write_shaken(folder: Path, seed: int) -> None:
         aside.mkdir(parents=True)
         (aside / WEIGHTS).write_bytes(save(decode(read_parts(), np.random.default_rng(seed))))
         config = read_json(source / CONFIG, "the cache holds it")
-        config |= {"name": f"kokoro-shaken{seed}", "releasable": False}
+        config |= {"name": f"{SHAKEN_NAME}{seed}", "releasable": False}
         (aside / CONFIG).write_text(json_text(config), encoding="utf-8")
         shutil.copytree(source / "voices", aside / "voices")
 

@@ -279,4 +279,4 @@ def test_the_command_says_what_is_stored(capsys):
     assert main(["--checkpoint", str(DEMO_VOICE), "--stages", "vocoder,sound"]) == 2
     assert "--stages sound: there are" in capsys.readouterr().err
     assert main(["--checkpoint", str(DEMO_VOICE), "--write"]) == 2
-    assert "--write is of kokoro-82m and kokoro-int8" in capsys.readouterr().err
+    assert "--write is of kokoro-82m, kokoro-int8, kokoro-shaken" in capsys.readouterr().err

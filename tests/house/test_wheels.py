@@ -34,7 +34,7 @@ NOT_INSTALLED = (
 ROOMS = {place.split("/")[0] for place in SETUP["package-dir"].values()}
 # 3.4 of them are what `streaming` predicts for kokoro-int8 (vocoder/data), 1.3 what its voices add,
 # 2.1 nineteen voices, 0.6 its stored variation
-WHEEL_MB = {"kokoro_ane": 8.2, "kokoro_g2p": 9.6, "coreml_mlprogram": 0.2}
+WHEEL_MB = {"kokoro_ane": 9.5, "kokoro_g2p": 9.6, "coreml_mlprogram": 0.2}
 DATA = ".json .npz .npy .txt .tsv .gz .flac .pth .pt .xz .onnx .css .js .html .typed".split()
 
 
