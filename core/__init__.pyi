@@ -10,8 +10,8 @@ from .builder import build_packages as build_packages
 from .builder import current as current
 from .builder import print_report as print_report
 from .checkpoint import HUB_NAME as HUB_NAME
-from .checkpoint import SHAKEN_NAME as SHAKEN_NAME
 from .checkpoint import KOKORO_INT8 as KOKORO_INT8
+from .checkpoint import SHAKEN_NAME as SHAKEN_NAME
 
 # One loader for three homes of a checkpoint
 from .checkpoint import Checkpoint as Checkpoint

@@ -101,7 +101,13 @@ def main(argv: list[str] | None = None) -> int:
     stages = options.stages.split(",")
     if unknown := sorted(set(stages) - set(STAGES)):
         raise InputError(f"--stages {', '.join(unknown)}: there are {', '.join(STAGES)}")
-    from kokoro_ane.core import HUB_NAME, KOKORO_INT8, SHAKEN_NAME, open_checkpoint, quiet_coremltools
+    from kokoro_ane.core import (
+        HUB_NAME,
+        KOKORO_INT8,
+        SHAKEN_NAME,
+        open_checkpoint,
+        quiet_coremltools,
+    )
 
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     # Whoever has the repository can have these weights, and no others.
