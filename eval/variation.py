@@ -5,11 +5,11 @@ repository holds it, and the command that measures and writes it.
     kokoro-ane variation --write       # half an hour of two cores; commit eval/data afterwards
     kokoro-ane variation --write --set judged --stages vocoder
 
-The variation of the hub's weights can be written only where they can be had. For every other
-checkpoint the judge measures it, and writes what it measured into the user's cache (eval/natural.py
-says what the key holds). What an interrupted run has measured is not measured again. Exit 0:
-stored, and of this checkpoint and this code. Exit 2: bad input. Exit 3: not stored. A pipe's last
-line is one JSON object.
+The variation of the hub's weights can be written only where they can be had, that of kokoro-int8
+and of shaken weights anywhere. For every other checkpoint the judge measures it, and writes what it
+measured into the user's cache (eval/natural.py says what the key holds). What an interrupted run
+has measured is not measured again. Exit 0: stored, and of this checkpoint and this code. Exit 2:
+bad input. Exit 3: not stored. A pipe's last line is one JSON object.
 """
 
 import sys
