@@ -249,7 +249,9 @@ class ReferenceRenders:
     @cached_property
     def _seeded(self) -> Baseline:
         """The sentence, with its other seeds."""
-        return replace(self.sentence, other_seeds=tuple(sentence for sentence, _ in self.seeds))
+        seeds = tuple(sentence for sentence, _ in self.seeds)
+        # What is heard in the reference is asked once, for it alone and beside its seeds.
+        return replace(self.sentence, other_seeds=seeds, cached=self.sentence.heard)
 
     def make_trial(
         self,

@@ -14,9 +14,12 @@ from .corpus import words_of as words_of
 # A corpus of the user's own
 from .own_corpus import read_corpus as read_corpus
 
-# The frozen texts as a checkpoint speaks them
 # Settle a voice
+from .settling import Settling as Settling
+from .settling import list_anchored_lines as list_anchored_lines
 from .settling import settle as settle
+
+# The frozen texts as a checkpoint speaks them
 from .speech import FIRST_SEED as FIRST_SEED
 from .speech import check_speech as check_speech
 from .speech import list_spoken_lines as list_spoken_lines

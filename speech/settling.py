@@ -6,8 +6,14 @@ measured in them. So the layout that predicts serves every voice, on any weights
 Most of an error is the same in every sentence of a voice and a length, and changes with the style,
 whose row hangs on the length. A line through eight sentences of 80 to 380 phonemes leaves as much
 in voices that the predictor never saw as it errs in those that it was fitted to, in other languages
-and at other speeds too. Weights that are moved a little move every voice in its own way: what they
-have in common leaves four times as much, so each voice is settled on each weights.
+and at other speeds too.
+
+Weights that are moved a little move every voice in its own way: what they have in common leaves
+four times as much, so each voice is settled on each weights. A bundled voice needs three sentences
+there: what each measures is compared with what the same sentence measured on the bundled weights
+(vocoder/streaming/anchors.py). The line through three differences lies twice as near to that
+through eight sentences as a line through four sentences. Where the three disagree, the other five
+are spoken too.
 """
 
 from collections.abc import Mapping
@@ -17,12 +23,15 @@ import torch
 
 from kokoro_ane.core import Checkpoint, style_path, voice_sha256
 from kokoro_ane.encoder import load_torch_encoder
-from kokoro_ane.speech.corpus import SETTLING, read_speech_lines
+from kokoro_ane.speech.corpus import SETTLING, Line, read_speech_lines
 from kokoro_ane.speech.speech import load_text_encoder, make_vocoder_inputs, speak_line
 from kokoro_ane.vocoder import (
+    ANCHORED,
+    Anchor,
     Residuals,
     StatisticsPredictor,
     Vocoder,
+    find_anchor,
     find_statistics,
     keep_statistics,
     make_streaming_modules,
@@ -30,12 +39,16 @@ from kokoro_ane.vocoder import (
 )
 
 FIRST_SEED = 2000  # of the sentences' noise, which nothing else draws
+# How far three differences may lie from their line, in log variances: half of what the predictor
+# errs by in a sentence (0.024), so that a line through them adds an eighth to it.
+AGREEMENT = 0.012
 
 
 def settle(checkpoint: Checkpoint, packs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What each voice adds to predicted statistics, [2, 2R] float32 by name (core.voices.Voice). A
-    voice that nobody has settled is settled and kept, in about 40 s of one core, with a progress
-    bar. packs [510, 1, 256]: by a name that tells the dialect.
+    voice that nobody has settled is settled and kept, with a progress bar: in about 40 s of one
+    core, or in 10 where it is a bundled voice on weights near the bundled ones. packs [510, 1,
+    256]: by a name that tells the dialect.
 
     Raises InputError where the checkpoint has no predictor, and for a damaged file of vectors.
     """
@@ -48,10 +61,8 @@ def settle(checkpoint: Checkpoint, packs: Mapping[str, np.ndarray]) -> dict[str,
         if vector is None:
             # The models are opened for the first voice that nobody has settled.
             bench = bench or Settling(checkpoint, predictor)
-            phonemes, residuals = bench.measure_residuals(name, pack)
-            vector = keep_statistics(
-                checkpoint, predictor, voice, fit_line(pack, phonemes, residuals)
-            )
+            line = bench.measure_line(name, pack, find_anchor(predictor, voice))
+            vector = keep_statistics(checkpoint, predictor, voice, line)
         vectors[name] = vector
     return vectors
 
@@ -68,6 +79,28 @@ def fit_line(pack: np.ndarray, phonemes: list[int], residuals: np.ndarray) -> np
     return line
 
 
+def move_line(
+    pack: np.ndarray, phonemes: list[int], residuals: np.ndarray, anchor: Anchor
+) -> np.ndarray | None:
+    """The anchor's line moved to where its sentences' residuals [3, 2R] lie now, [2, 2R]. None
+    where they did not move along one line: then the weights are others, or the sentences are.
+    """
+    along = style_path(pack)[np.array(phonemes) - 1]
+    moves = residuals - anchor.compute_residuals(along)
+    start, change = fit_line(pack, phonemes, moves)
+    _, left = np.split(moves - start - along[:, None] * change, 2, axis=1)  # log variances
+    # a line through three points leaves one of their three degrees of freedom
+    freedom = len(phonemes) - np.linalg.matrix_rank(np.stack([np.ones_like(along), along]))
+    spread = np.sqrt(np.square(left).sum() / left.shape[1] / freedom)
+    return anchor.line + np.stack([start, change]) if spread <= AGREEMENT else None
+
+
+def list_anchored_lines() -> dict[int, Line]:
+    """The lines that anchors are measured in, by their numbers among the settling sentences."""
+    lines = read_speech_lines(SETTLING)
+    return {number: lines[number] for number in ANCHORED}
+
+
 class Settling:
     """The settling sentences by a checkpoint, in PyTorch."""
 
@@ -78,10 +111,26 @@ class Settling:
         self.texts = load_text_encoder(checkpoint)
         self.residuals = Residuals(make_streaming_modules(self.vocoder, predictor))
 
+    def measure_line(self, name: str, pack: np.ndarray, anchor: Anchor | None) -> np.ndarray:
+        """What a voice adds, [2, 2R], by three sentences where these agree with its anchor."""
+        unspoken = dict(enumerate(read_speech_lines(SETTLING)))
+        phonemes, residuals = list[int](), np.zeros((0, len(self.predictor.bias)))
+        if anchor:
+            phonemes, residuals = self.measure_residuals(name, pack, list_anchored_lines())
+            moved = move_line(pack, phonemes, residuals, anchor)
+            if moved is not None:
+                return moved
+            # What was spoken for the anchor is not spoken again.
+            unspoken = {number: line for number, line in unspoken.items() if number not in ANCHORED}
+        more, beyond = self.measure_residuals(name, pack, unspoken)
+        return fit_line(pack, phonemes + more, np.concatenate([residuals, beyond]))
+
     @torch.no_grad()
-    def measure_residuals(self, name: str, pack: np.ndarray) -> tuple[list[int], np.ndarray]:
-        """Each sentence's count of phonemes, and what is measured in it less what is predicted
-        [n, 2R] float64.
+    def measure_residuals(
+        self, name: str, pack: np.ndarray, lines: Mapping[int, Line]
+    ) -> tuple[list[int], np.ndarray]:
+        """The count of phonemes of each line, by its number among the settling sentences, and what
+        is measured in it less what is predicted [n, 2R] float64.
         """
         from rich.console import Console
         from rich.progress import track
@@ -91,13 +140,13 @@ class Settling:
         phonemes = list[int]()
         measured = []
         shown = track(
-            read_speech_lines(SETTLING),
+            lines.items(),
             f"settling {name}",
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        for number, line in enumerate(shown):
+        for number, line in shown:
             utterance = speak_line(
                 self.encoder, self.checkpoint, line, name, f"{SETTLING}-{number:02d}", style
             )

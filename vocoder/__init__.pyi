@@ -50,6 +50,13 @@ from .source import VOICED_ABOVE_HZ as VOICED_ABOVE_HZ
 from .source import HarmonicSource as HarmonicSource
 from .source import draw_noise as draw_noise
 
+# What a few sentences of a bundled voice leave on the bundled weights
+from .streaming.anchors import ANCHORED as ANCHORED
+from .streaming.anchors import Anchor as Anchor
+from .streaming.anchors import find_anchor as find_anchor
+from .streaming.anchors import locate_anchors as locate_anchors
+from .streaming.anchors import write_anchors as write_anchors
+
 # The predictor of what the norms of the generator's second stage will measure, before any of its
 from .streaming.norm_statistics import StatisticsPredictor as StatisticsPredictor
 from .streaming.norm_statistics import explain_missing_predictor as explain_missing_predictor

@@ -271,6 +271,12 @@ def test_two_clips_of_kokoro_int8_are_measured_again():
         )
 
 
+def test_a_reference_is_heard_once_alone_and_beside_its_seeds(demo):
+    renders = rendered(Reference(demo, 0))
+    assert renders.baseline.other_seeds
+    assert renders.baseline.heard is renders.sentence.heard
+
+
 def test_the_command_says_what_is_stored(capsys):
     assert main(["--checkpoint", str(DEMO_VOICE)]) == 3
     line, record = capsys.readouterr().out.splitlines()

@@ -148,7 +148,7 @@ def find_statistics(
         checkpoint.folder / name_settled_file(checkpoint.sha256),
         locate_cached(checkpoint, predictor, voice),
     )
-    vector = _read_bundled(predictor, checkpoint.sha256).get(voice)
+    vector = read_bundled(predictor, checkpoint.sha256).get(voice)
     # What is bundled goes first; a file is opened only while no vector is found.
     for path in places:
         if vector is None and path.is_file():
@@ -156,7 +156,7 @@ def find_statistics(
     return vector
 
 
-def _read_bundled(predictor: StatisticsPredictor, weights: str) -> Mapping[str, np.ndarray]:
+def read_bundled(predictor: StatisticsPredictor, weights: str) -> Mapping[str, np.ndarray]:
     """The bundled vectors on these weights by their voices' hashes."""
     path = DATA / name_settled_file(weights)
     settled = _read(path) if path.is_file() else None
