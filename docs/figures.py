@@ -279,7 +279,10 @@ def describe_verdict(one: Figures | None) -> str:
     if one is None:
         return "not judged"
     increase = f"{one.increase_db:.3f} dB ({one.long_increase_db:.3f} in long clips)"
-    return f"{one.verdict}, {one.megabytes:.1f} MB, {increase}"
+    # A broken worst clip ends a verdict early, unless all clips are asked for.
+    ended = any(reason.startswith("decided after") for reason in one.reasons)
+    verdict = f"{one.verdict} after {one.clips} clips" if ended else one.verdict
+    return f"{verdict}, {one.megabytes:.1f} MB, {increase}"
 
 
 def make_measured_rows(heads: Sequence[str], name: str) -> list[list[str]]:
