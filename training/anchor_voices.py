@@ -4,7 +4,7 @@ sentences leave beside each voice's settled line.
     # all voices, and the blends that judge; 10 s of one core each
     python -m training.anchor_voices --checkpoint kokoro-int8
 
-The voices have to be bundled as settled on these weights. The file is the bundled one, in
+A voice that is not bundled as settled on these weights gets none. The file is the bundled one, in
 vocoder/data. What it holds is not measured again, unless it is deleted. Exit 0: written. Exit 2:
 bad input. A pipe's last line is one JSON object.
 """
@@ -18,7 +18,6 @@ from kokoro_ane.core import (
     SECOND,
     VOICES,
     CommandOptions,
-    InputError,
     checkpoint_option,
     command,
     conclude,
@@ -44,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.vocoder import (
         Anchor,
         find_anchor,
-        find_statistics,
         locate_anchors,
+        read_bundled,
         require_predictor,
         write_anchors,
     )
@@ -58,6 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         for line in list_spoken_lines(checkpoint, texts)
     ]
     names = list(dict.fromkeys([*checkpoint.voices, *judging]))
+    bundled = read_bundled(predictor, checkpoint.sha256)
     bench = Settling(checkpoint, predictor)
     anchors = {}
     for count, name in enumerate(names, 1):
@@ -66,9 +66,10 @@ def main(argv: list[str] | None = None) -> int:
         if anchor := find_anchor(predictor, voice):
             anchors[voice] = anchor
             continue
-        line = find_statistics(checkpoint, predictor, voice)
+        line = bundled.get(voice)
         if line is None:
-            raise InputError(f"{name} is not settled: run `kokoro-ane settle {name}` first")
+            print(f"{name} is not bundled as settled: it gets no anchor", file=sys.stderr)
+            continue
         phonemes, residuals = bench.measure_residuals(name, pack, list_anchored_lines())
         along = style_path(pack)[np.array(phonemes) - 1]
         # What an anchor of no deviations has is the line alone.

@@ -110,6 +110,7 @@ from .streaming.voice_statistics import SettledVoices as SettledVoices
 from .streaming.voice_statistics import find_statistics as find_statistics
 from .streaming.voice_statistics import keep_statistics as keep_statistics
 from .streaming.voice_statistics import name_settled_file as name_settled_file
+from .streaming.voice_statistics import read_bundled as read_bundled
 from .streaming.voice_statistics import round_to_half as round_to_half
 from .streaming.voice_statistics import write_settled as write_settled
 
