@@ -55,6 +55,9 @@ ROOM = 0.75
 PAUSE_GATES = ("pause_peak_db", "pause_floor_db")
 # What the layout takes of a limit is added where distances add up.
 ADDED = "mcd_increase_db"
+# Figures that are counted, so that a share of their limit says little: words flip at any change,
+# and two steps of pitch, which other seeds reach, are 81 % of what is allowed. A broken gate counts.
+COUNTED = (*WORDS, "local_pitch_cents")
 MENDED = 2  # choices of one size
 HARDER = 4.0  # what the weight of a distance is multiplied by where a gate of its kind is nearest
 STEP = 0.05  # of a size: two that are nearer are not told apart
@@ -287,12 +290,11 @@ def compute_shares(level: LevelRecord) -> dict[str, float]:
     for check in level["checks"]:
         metric = parse_metric(check)
         share = compute_used_share(check)
-        # a recognizer's words flip at any change, however small: only a broken gate counts
-        if share is None or (metric in WORDS and check["state"] != BROKEN):
+        if share is None or (metric in COUNTED and check["state"] != BROKEN):
             continue
         shares[check["gate"]] = share
         value = long.get(metric)
-        if parse_statistic(check) == MEAN and value is not None and metric not in WORDS:
+        if parse_statistic(check) == MEAN and value is not None and metric not in COUNTED:
             shares[f"{check['gate']}, {LONG}"] = (
                 compute_used_share({**check, "value": value}) or 0.0
             )
