@@ -45,7 +45,7 @@ def repository(tmp_path_factory):
     kept = {key: value for key, value in config.items() if key not in ("name", "releasable")}
     (folder / "config.json").write_text(json.dumps(kept), encoding="utf-8")
     (folder / "voices").mkdir()
-    for name in ("af_heart", "ef_dora"):
+    for name in ("af_heart", "am_michael", "ef_dora"):
         torch.save(shaken.voice(name), folder / "voices" / f"{name}.pt")
     return folder
 
@@ -66,9 +66,9 @@ def test_the_hubs_weights_have_the_default_layout_and_every_voice(repository, tm
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }
 
-    def run(line):
-        done = ran(sys.executable, "-m", "kokoro_ane", *line, env=environment, timeout=1200)
-        assert done.returncode == 0, done.stderr[-2000:]
+    def run(line, code=0):
+        done = ran(sys.executable, "-m", "kokoro_ane", *line, env=environment, timeout=1800)
+        assert done.returncode == code, done.stderr[-2000:]
         return json.loads(done.stdout.strip().splitlines()[-1])
 
     # no checkpoint is named: the hub's are taken, in the layout of every other page
@@ -80,7 +80,12 @@ def test_the_hubs_weights_have_the_default_layout_and_every_voice(repository, tm
     out = f"{tmp_path}/a.wav"
     report = run(["speak", SPOKEN, "--voice", "ef_dora", "--build", f"{tmp_path}/build", "-o", out])
     assert (report["checkpoint"], report["layout"]) == ("kokoro-82m", "streaming")
-    assert len(list((tmp_path / "cache" / "settled").iterdir())) == 1
+    settled = tmp_path / "cache" / "settled"
+    assert len(list(settled.iterdir())) == 1
+    # a level is built, its two voices are settled, and two clips are too few for a verdict
+    level = ["quality", "--method", "w8a8", "--build", f"{tmp_path}/build", "--clips", "2"]
+    assert run(level, code=3)["verdict"] == "UNDECIDED"
+    assert len(list(settled.iterdir())) == 3
     hub.shutdown()
 
 
