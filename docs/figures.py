@@ -275,10 +275,10 @@ def make_ground_rows(*grounds: str) -> list[list[str]]:
 
 
 def describe_verdict(one: Figures | None) -> str:
-    """A cell: verdict, size, increase, and that of long clips."""
+    """A cell: verdict, size, increase in dB, and that of long clips."""
     if one is None:
         return "not judged"
-    increase = f"{one.increase_db:.3f} dB ({one.long_increase_db:.3f} in long clips)"
+    increase = f"{one.increase_db:.3f} ({one.long_increase_db:.3f})"
     # A broken worst clip ends a verdict early, unless all clips are asked for.
     ended = any(reason.startswith("decided after") for reason in one.reasons)
     verdict = f"{one.verdict} after {one.clips} clips" if ended else one.verdict
