@@ -21,7 +21,7 @@ import ast
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -140,19 +140,25 @@ class Variations:
         """Where stored items came from, for records."""
         return {"file": self.file.name, "sha256": self.sha256} if self.file else {}
 
-    def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
-        """An item and its origin; None where there is none of this reference."""
+    def find(
+        self, kind: str, clip: str, probe: np.ndarray, fits: Callable[[Item], bool] = bool
+    ) -> tuple[Item, str] | None:
+        """An item and its origin; None where there is none of this reference, or none that
+        `fits`.
+        """
+
+        def is_ours(item: Item) -> bool:
+            return is_same_rendition(item["probe"], probe) and fits(item)
+
         # The repository's item goes first: every machine then judges by the same figures.
-        if (item := self.stored_items.get((kind, clip))) and is_same_rendition(
-            item["probe"], probe
-        ):
+        if (item := self.stored_items.get((kind, clip))) and is_ours(item):
             return item, STORED
         path = self.locate_item(kind, clip)
         if path is None or not path.is_file():
             return None
         try:
             item = read_npz(path)
-            return (item, CACHED) if is_same_rendition(item["probe"], probe) else None
+            return (item, CACHED) if is_ours(item) else None
         except (InputError, KeyError) as problem:
             print(f"the cached variation is not used: {problem}", file=sys.stderr)
             return None

@@ -33,9 +33,9 @@ from kokoro_ane.core import (
     staged,
 )
 from kokoro_ane.encoder import EncoderBackend, TextEncoder, load_torch_encoder
-from kokoro_ane.eval.metrics.allowance import Allowance
+from kokoro_ane.eval.metrics.allowance import EVERY_CEPSTRUM, Allowance
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
-from kokoro_ane.eval.natural import HEARING, Variations, compute_sound_probe
+from kokoro_ane.eval.natural import HEARING, Item, Variations, compute_sound_probe
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.runtimes import open_voice
 from kokoro_ane.speech import (
@@ -229,6 +229,17 @@ class ReferenceRenders:
             for other_seed in range(1, OTHER_SEEDS + 1)
         )
 
+    def find_variation(self) -> tuple[Item, str] | None:
+        """What is stored of other seeds, and from where; None where it is of other frames: at the
+        edge of silence another processor's last bits decide which frames count.
+        """
+        coefficients = self.sentence.cepstrum[::EVERY_CEPSTRUM, 1:]
+
+        def fits(item: Item) -> bool:
+            return Allowance.read(item).cepstrum.size == coefficients.size
+
+        return self.model.variations.find(VOCODER, self.clip.id, self.probe, fits)
+
     @cached_property
     def sentence(self) -> Baseline:
         """The sentence, without other seeds."""
@@ -241,7 +252,7 @@ class ReferenceRenders:
     def baseline(self) -> Baseline:
         """The sentence, with what other seeds allow."""
         # What the seeds allow is enough: where it is stored, no seed is rendered.
-        stored = self.model.variations.find(VOCODER, self.clip.id, self.probe)
+        stored = self.find_variation()
         if stored is None:
             return self._seeded
         return replace(self.sentence, allowed=Allowance.read(stored[0]))

@@ -276,7 +276,7 @@ class Comparison(ABC):
         """The natural variation, stored or measured."""
         variations = self.reference.variations
         probe = self.compute_probe(clip)
-        if stored := variations.find(self.stage, clip.id, probe):
+        if stored := self.find_variation(clip, probe):
             item, origin = stored
             figures = decode_figures(item)
             names = [name for name in figures if not self.only or name.split()[0] in self.only]
@@ -289,6 +289,10 @@ class Comparison(ABC):
             for kind, item in self.make_items(clip, encode_figures(figures)).items():
                 variations.keep(kind, clip.id, {"probe": probe, **item})
         return Natural(figures)
+
+    def find_variation(self, clip: Utterance, probe: np.ndarray) -> tuple[Item, str] | None:
+        """The stored item of this stage, and from where."""
+        return self.reference.variations.find(self.stage, clip.id, probe)
 
     def compute_probe(self, clip: Utterance) -> np.ndarray:
         """What tells whether a stored item is of the fp32 model's clip: samples of its sound."""
@@ -324,6 +328,10 @@ class VocoderComparison(Comparison):
             measure(trial, self.only)
             for trial in self.reference.get_renders(clip).make_seed_trials()
         )
+
+    def find_variation(self, clip: Utterance, probe: np.ndarray) -> tuple[Item, str] | None:
+        """As above, where it is of the same frames."""
+        return self.reference.get_renders(clip).find_variation()
 
     def make_items(self, clip: Utterance, figures: Item) -> dict[str, Item]:
         """Add what other seeds allow at each place."""

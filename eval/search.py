@@ -56,7 +56,7 @@ PAUSE_GATES = ("pause_peak_db", "pause_floor_db")
 # What the layout takes of a limit is added where distances add up.
 ADDED = "mcd_increase_db"
 # Figures that are counted, so that a share of their limit says little: words flip at any change,
-# and two steps of pitch, which other seeds reach, are 81 % of what is allowed. A broken gate counts.
+# and two steps of pitch, which other seeds reach, are 81 % of the limit. Broken gates alone count.
 COUNTED = (*WORDS, "local_pitch_cents")
 MENDED = 2  # choices of one size
 HARDER = 4.0  # what the weight of a distance is multiplied by where a gate of its kind is nearest

@@ -271,6 +271,19 @@ def test_two_clips_of_kokoro_int8_are_measured_again():
         )
 
 
+def test_what_is_stored_of_other_frames_is_measured_again(demo, tmp_path):
+    """Another processor's last bits decide which frames are loud enough to count."""
+    variations = Variations(folder=tmp_path)
+    clip = replace(phrase(), id="judged-00")
+    renders = Reference(demo, 0, None, variations).get_renders(clip)
+    steps = -(-int(renders.sentence.active.sum()) // 4) * 24
+    allowed = renders.baseline.allowance.plain()
+    for size, found in ((steps, True), (steps - 24, False)):
+        item = {"probe": renders.probe, **allowed, "cepstrum": np.zeros(size, np.int8)}
+        variations.keep(VOCODER, clip.id, item)
+        assert (renders.find_variation() is not None) == found
+
+
 def test_a_reference_is_heard_once_alone_and_beside_its_seeds(demo):
     renders = rendered(Reference(demo, 0))
     assert renders.baseline.other_seeds
