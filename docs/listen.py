@@ -145,7 +145,8 @@ def render_page(sounds: str) -> str:
     from kokoro_ane.eval import read_asset
 
     data = json.loads(sounds)
-    levels = choose_levels(WEIGHTS, LAYOUT)
+    # A level that was judged since the sounds were rendered has none.
+    levels = [one for one in choose_levels(WEIGHTS, LAYOUT) if one.method in data["levels"]]
     rows = [
         (
             one.method,
