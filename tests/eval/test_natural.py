@@ -14,6 +14,7 @@ import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import JUDGED
+from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.kokoro_int8.cache import is_available
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.eval import natural
@@ -238,6 +239,7 @@ def test_what_the_repository_holds_is_of_this_code():
     index = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
     code = compute_variation_key(open_checkpoint(str(DEMO_VOICE)), 0)
     for entry in index["stored"]:
+        assert sha256_of(FOLDER / entry["file"]) == entry["sha256"]
         for part in ("texts", "seed", "metrics", "listeners"):
             assert entry["key"][part] == code[part], part
 
