@@ -34,6 +34,7 @@ from kokoro_ane.core import (
 )
 from kokoro_ane.encoder import EncoderBackend, TextEncoder, load_torch_encoder
 from kokoro_ane.eval.metrics.allowance import EVERY_CEPSTRUM, Allowance
+from kokoro_ane.eval.metrics.framing import ORDER
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.natural import HEARING, Item, Variations, compute_sound_probe
 from kokoro_ane.eval.subjects import VOCODER
@@ -233,12 +234,12 @@ class ReferenceRenders:
         """What is stored of other seeds, and from where; None where it is of other frames: at the
         edge of silence another processor's last bits decide which frames count.
         """
-        coefficients = self.sentence.cepstrum[::EVERY_CEPSTRUM, 1:]
+        counted = self.sentence.active.nonzero()[0][::EVERY_CEPSTRUM]
 
-        def fits(item: Item) -> bool:
-            return Allowance.read(item).cepstrum.size == coefficients.size
+        def has_these_frames(item: Item) -> bool:
+            return Allowance.read(item).cepstrum.size == ORDER * len(counted)
 
-        return self.model.variations.find(VOCODER, self.clip.id, self.probe, fits)
+        return self.model.variations.find(VOCODER, self.clip.id, self.probe, has_these_frames)
 
     @cached_property
     def sentence(self) -> Baseline:

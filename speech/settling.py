@@ -33,6 +33,7 @@ from kokoro_ane.vocoder import (
     Vocoder,
     find_anchor,
     find_statistics,
+    follow_line,
     keep_statistics,
     make_streaming_modules,
     require_predictor,
@@ -87,12 +88,12 @@ def move_line(
     """
     along = style_path(pack)[np.array(phonemes) - 1]
     moves = residuals - anchor.compute_residuals(along)
-    start, change = fit_line(pack, phonemes, moves)
-    _, left = np.split(moves - start - along[:, None] * change, 2, axis=1)  # log variances
+    line = fit_line(pack, phonemes, moves)
+    _, left = np.split(moves - follow_line(line, along), 2, axis=1)  # log variances
     # a line through three points leaves one of their three degrees of freedom
     freedom = len(phonemes) - np.linalg.matrix_rank(np.stack([np.ones_like(along), along]))
     spread = np.sqrt(np.square(left).sum() / left.shape[1] / freedom)
-    return anchor.line + np.stack([start, change]) if spread <= AGREEMENT else None
+    return anchor.line + line if spread <= AGREEMENT else None
 
 
 def list_anchored_lines() -> dict[int, Line]:

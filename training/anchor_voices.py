@@ -43,6 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.vocoder import (
         Anchor,
         find_anchor,
+        follow_line,
         locate_anchors,
         read_bundled,
         require_predictor,
@@ -72,9 +73,7 @@ def main(argv: list[str] | None = None) -> int:
             continue
         phonemes, residuals = bench.measure_residuals(name, pack, list_anchored_lines())
         along = style_path(pack)[np.array(phonemes) - 1]
-        # What an anchor of no deviations has is the line alone.
-        alone = Anchor(line, np.zeros_like(residuals)).compute_residuals(along)
-        anchors[voice] = Anchor(line, residuals - alone)
+        anchors[voice] = Anchor(line, residuals - follow_line(line, along))
         print(f"{count} of {len(names)} voices", file=sys.stderr)
     out = locate_anchors(predictor)
     write_anchors(out, predictor, checkpoint.sha256, anchors)

@@ -54,6 +54,7 @@ from .source import draw_noise as draw_noise
 from .streaming.anchors import ANCHORED as ANCHORED
 from .streaming.anchors import Anchor as Anchor
 from .streaming.anchors import find_anchor as find_anchor
+from .streaming.anchors import follow_line as follow_line
 from .streaming.anchors import locate_anchors as locate_anchors
 from .streaming.anchors import write_anchors as write_anchors
 

@@ -34,9 +34,14 @@ class Anchor:
 
     def compute_residuals(self, along: np.ndarray) -> np.ndarray:
         """The sentences' residuals [3, 2R], where their styles lie `along` [3] the voice's line."""
-        start, change = self.line
-        residuals: np.ndarray = start + along[:, None] * change + self.deviations
-        return residuals
+        return follow_line(self.line, along) + self.deviations
+
+
+def follow_line(line: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """A voice's line [2, 2R] where styles lie `along` [n] it: [n, 2R]."""
+    start, change = line
+    values: np.ndarray = start + along[:, None] * change
+    return values
 
 
 class Words(TypedDict):
@@ -70,14 +75,14 @@ def find_anchor(predictor: StatisticsPredictor, voice: str) -> Anchor | None:
     if line is None:
         raise InputError(f"{path} has a voice that is not bundled: {voice[:12]}")
     deviations = stored["deviations"][words["voices"].index(voice)]  # [3, 2R] int8
-    return Anchor(line, deviations * _spread_steps(len(predictor.bias)))
+    return Anchor(line, deviations * spread_steps(len(predictor.bias)))
 
 
 def write_anchors(
     path: Path, predictor: StatisticsPredictor, weights: str, anchors: dict[str, Anchor]
 ) -> None:
     """Write anchors by their voices' hashes, by rename. weights: on which they were measured."""
-    steps = _spread_steps(len(predictor.bias))
+    steps = spread_steps(len(predictor.bias))
     deviations = np.stack([np.rint(anchor.deviations / steps) for anchor in anchors.values()])
     words = {"predictor": predictor.sha256, "weights": weights, "voices": list(anchors)}
     with staged(path) as aside, aside.open("wb") as stream:
@@ -89,6 +94,6 @@ def write_anchors(
         )
 
 
-def _spread_steps(rows: int) -> np.ndarray:
+def spread_steps(rows: int) -> np.ndarray:
     """The step of each row [2R]: means come first, then log variances."""
     return np.repeat(np.array(STEPS, np.float32), rows // 2)
