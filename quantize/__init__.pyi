@@ -8,10 +8,10 @@ from .compress import LevelFile as LevelFile
 from .compress import build_compressed as build_compressed
 from .compress import load_or_make_level as load_or_make_level
 
-# What each layer loses at each level, by gradients
-from .curvature import SPEECH as SPEECH
-from .curvature import compute_speech_vector as compute_speech_vector
-from .curvature import cut_excerpts as cut_excerpts
+# How far a compressed vocoder's speech is from the vocoder's own
+from .distances import SPEECH as SPEECH
+from .distances import compute_speech_vector as compute_speech_vector
+from .distances import cut_excerpts as cut_excerpts
 
 # Weights to stored forms
 from .fits import quantize_rows as quantize_rows

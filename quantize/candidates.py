@@ -15,7 +15,8 @@ from pathlib import Path
 
 from kokoro_ane.core import STREAMED, Checkpoint, Manifest, keep_npz, read_npz, source_sha256
 from kokoro_ane.quantize.compress import locate_level, make_parent_stage
-from kokoro_ane.quantize.curvature import KINDS, Curvature, cut_excerpts, make_uniform_levels
+from kokoro_ane.quantize.curvature import Curvature, make_uniform_levels
+from kokoro_ane.quantize.distances import KINDS, cut_excerpts
 from kokoro_ane.quantize.level import CompressionLevel, save_level
 from kokoro_ane.quantize.methods import CHOICES, Method
 from kokoro_ane.quantize.plan import LayerSpec, list_vocoder_layers

@@ -13,7 +13,7 @@ plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py)
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +39,7 @@ from kokoro_ane.quantize.balance import (
     scale_caps,
     with_time_varying_scales,
 )
+from kokoro_ane.quantize.distances import read_output_moments
 from kokoro_ane.quantize.encoder_layers import collect_encoder_fits, plan_encoder, with_stored_lstms
 from kokoro_ane.quantize.fits import make_form
 from kokoro_ane.quantize.methods import Activations, Method, PaletteWeights
@@ -58,7 +59,7 @@ from kokoro_ane.quantize.statistics import (
     use_one_thread_each,
 )
 from kokoro_ane.quantize.stored_forms import Integers, Palette, RoundedInput, StoredWeight, store
-from kokoro_ane.speech import make_calibration_inputs
+from kokoro_ane.speech import FIRST_SEED, make_calibration_inputs
 from kokoro_ane.vocoder import PerColumnScaledConv, Vocoder
 
 INT8_STEPS = 127
@@ -158,6 +159,7 @@ class Calibration:
     vocoder: Vocoder
     settings: Activations | None
     read: Mapping[str, ActivationStatistics]
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)  # moments of slopes
 
     @classmethod
     def from_checkpoint(
@@ -173,22 +175,23 @@ class Calibration:
         """
         plan = list(plan)
         rounded = {entry.layer.name for entry in plan if entry.int8_input}
-        moments = {
-            entry.layer.name
-            for entry in plan
-            if is_fitted(entry.weights) and not entry.layer.is_style
-        }
-        if not rounded and not moments:
+        fitted = [entry.layer for entry in plan if is_fitted(entry.weights)]
+        # AdaIN's affines read styles alone, whose moments need no sentence.
+        moments = {layer.name for layer in fitted if not layer.is_style}
+        if not rounded and not fitted:
             return cls(checkpoint, vocoder, settings, {})
         first = settings.clips if settings and rounded else 0
         # on two threads the encoder's last bits are others, and a w8a8 has 0.04 % other integers
         with use_one_thread_each():
-            clips = list(make_calibration_inputs(checkpoint, vocoder, None if moments else first))
-            if moments:
+            clips = list(make_calibration_inputs(checkpoint, vocoder, None if fitted else first))
+            if fitted:
                 clips += make_calibration_inputs(checkpoint, vocoder, shift=1)
         percentile = settings.percentile if settings else 100.0
         read = read_activations(vocoder, clips, rounded, moments, first, percentile)
-        return cls(checkpoint, vocoder, settings, read)
+        # a transposed convolution's rows are no outputs, but each of them at one step of its stride
+        paths = [layer.name for layer in fitted if not layer.transposed]
+        outputs = read_output_moments(vocoder, clips, paths, FIRST_SEED) if paths else {}
+        return cls(checkpoint, vocoder, settings, read, outputs)
 
     def make_level(self, method: Method, plan: Mapping[str, LayerPlan]) -> CompressionLevel:
         """The level of a plan. Raises CheckFailed where an input has no range."""
@@ -227,7 +230,7 @@ class Calibration:
                 # of the balanced layer's inputs: what weights take, inputs lose
                 inverse = (1 / divisors[path]).float().repeat_interleave(unfolded.taps)
                 moments = moments * inverse[:, None] * inverse
-            return Fit(unfolded, moments)
+            return Fit(unfolded, moments, self.outputs.get(path))
 
         return replace(level, forms=_make_forms(level.prepare(self.vocoder), plan, fit))
 

@@ -34,6 +34,7 @@ DAMPING = 0.1
 MOST_COLUMNS = 1500  # of a sentence, evenly spaced
 INT8 = 127
 STEP = 128  # columns that are rounded before their errors reach those beyond
+ROWS_AT_ONCE = 32  # outputs that are rounded before their errors reach the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,11 +254,38 @@ class Unfolded:
 
 
 @torch.no_grad()
-def round_matrix(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
+def round_matrix(
+    matrix: Tensor, values: Tensor, moments: Tensor, outputs: Tensor | None = None
+) -> Tensor:
     """The index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the
-    product with inputs of these moments [I, I] changes little.
+    product with inputs of these moments [I, I] changes little; with `outputs` [O, O], the moments
+    of the outputs' slopes, such that what is made of the product changes little (two-sided, as in
+    arXiv 2505.22988).
     """
-    # strong inputs first: the errors of weak ones, which nothing can correct, cost least
+    order, carry = _factor_moments(moments)
+    if outputs is None:
+        index = _round_columns(matrix[:, order], values, carry)
+    else:
+        rows, spread = _factor_moments(outputs)
+        left, tables = matrix[rows][:, order], values[rows]
+        index = torch.zeros(left.shape, dtype=torch.long)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            block = slice(start, min(start + ROWS_AT_ONCE, len(rows)))
+            index[block] = _round_columns(left[block], tables[block], carry)
+            errors = left[block] - tables[block].gather(1, index[block])
+            # The outputs that are not yet rounded take over what they can offset of the errors.
+            shares = torch.linalg.solve_triangular(spread[block, block].T, errors, upper=False)
+            left[block.stop :] -= spread[block, block.stop :].T @ shares
+        index = index[torch.argsort(rows)]
+    # Back from the order of strength to the layer's own.
+    return index[:, torch.argsort(order)]
+
+
+def _factor_moments(moments: Tensor) -> tuple[Tensor, Tensor]:
+    """The order of strength, and the upper Cholesky factor of the inverse in that order: how the
+    error of one input, or output, spreads to those after it.
+    """
+    # strong ones first: the errors of weak ones, which nothing can correct, cost least
     order = torch.argsort(moments.diagonal(), descending=True, stable=True)
     ordered = moments[order][:, order]
     # damping: an input that is always zero has that alone
@@ -265,14 +293,17 @@ def round_matrix(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
     inverse = torch.cholesky_inverse(
         torch.linalg.cholesky(ordered + torch.eye(len(order)) * DAMPING * power)
     )
-    # how the error of one input spreads to those after it
-    carry = torch.linalg.cholesky(inverse, upper=True)
-    left = matrix[:, order].clone()
+    return order, torch.linalg.cholesky(inverse, upper=True)
+
+
+def _round_columns(matrix: Tensor, values: Tensor, carry: Tensor) -> Tensor:
+    """The indices [O, I] of rows whose columns are rounded one after the other."""
+    left = matrix.clone()
     # [O, 2^bits - 1], half-way between the values of a row's table
     borders = ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
     index = torch.zeros(left.shape, dtype=torch.long)
-    for start in range(0, len(order), STEP):
-        stop = min(start + STEP, len(order))
+    for start in range(0, left.shape[1], STEP):
+        stop = min(start + STEP, left.shape[1])
         errors = torch.zeros(len(left), stop - start)
         for column in range(start, stop):
             nearest = torch.searchsorted(borders, left[:, column, None].contiguous())  # [O, 1]
@@ -283,16 +314,18 @@ def round_matrix(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
             errors[:, column - start] = error
         # All later inputs take the strip's errors in one product.
         left[:, stop:] -= errors @ carry[start:stop, stop:]
-    # Back from the order of strength to the layer's own.
-    return index[:, torch.argsort(order)]
+    return index
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A convolution and the moments [I taps, I taps] of its inputs."""
+    """A convolution, the moments [I taps, I taps] of its inputs, and those of its outputs' slopes
+    [O, O], where they are known.
+    """
 
     unfolded: Unfolded
     moments: Tensor
+    outputs: Tensor | None = None
 
     def __call__(self, weight: np.ndarray, how: PaletteWeights) -> Palette:
         """Tables and indices as of find_row_palettes, fitted to the moments. The rows of a
@@ -311,7 +344,8 @@ class Fit:
         # [O, 2^bits]
         repeats = len(matrix) // len(chosen.entries)
         values = chosen.unpack_entries().repeat_interleave(repeats, dim=0)
-        index = unfolded.weight(round_matrix(matrix, values, self.moments), exact).to(torch.uint8)
+        rounded = round_matrix(matrix, values, self.moments, self.outputs)
+        index = unfolded.weight(rounded, exact).to(torch.uint8)
         return chosen.with_index(index, axis=int(unfolded.transposed))
 
 

@@ -377,6 +377,23 @@ class TestRounding:
         each = torch.stack([values, 2 * values]).repeat_interleave(4, dim=0)
         assert torch.equal(round_matrix(matrix * each[:, :1] / -3, each, torch.eye(200)), nearest)
 
+    def test_an_output_offsets_the_errors_of_those_whose_slopes_resemble_its_own(self):
+        draws = torch.Generator().manual_seed(3)
+        matrix, inputs = torch.randn(96, 300, generator=draws), correlated(4000, 300)
+        moments = inputs.T @ inputs / len(inputs)
+        slopes = correlated(4000, 96)
+        outputs = slopes.T @ slopes / len(slopes)
+        values = torch.linspace(-3, 3, 16).expand(96, -1)
+
+        def cost(index):
+            wrong = matrix - values.gather(1, index)
+            return float((outputs * (wrong @ moments @ wrong.T)).sum())
+
+        alone = round_matrix(matrix, values, moments)
+        assert cost(round_matrix(matrix, values, moments, outputs)) < 0.7 * cost(alone)
+        # outputs that do not resemble one another offset nothing
+        assert torch.equal(round_matrix(matrix, values, moments, torch.eye(96)), alone)
+
     def test_a_palette_weighs_errors_by_importance(self):
         weight = np.random.default_rng(0).standard_normal((4, 1000)).astype(np.float16)
         importance = np.where(np.abs(weight) > 1.5, 100.0, 1.0)

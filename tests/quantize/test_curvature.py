@@ -10,14 +10,15 @@ import torch
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.quantize.candidates import Candidates
-from kokoro_ane.quantize.curvature import (
+from kokoro_ane.quantize.curvature import Curvature
+from kokoro_ane.quantize.distances import (
     KINDS,
     PAUSES,
     SPEECH,
-    Curvature,
-    compute_pause_vector,
+    VECTORS,
     compute_speech_vector,
     cut_excerpts,
+    read_output_moments,
 )
 from kokoro_ane.quantize.fits import quantize_symmetric
 from kokoro_ane.quantize.level import CompressionLevel
@@ -25,11 +26,10 @@ from kokoro_ane.quantize.locator import PackageRequest
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.recipe import load_recipe, locate_kept_recipe
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.render import make_reference_arguments, render_reference
 from tests.demo_voice import DEMO_VOICE
 
 LAYERS = ("decode.1.conv1", "generator.resblocks.1.convs1.0", "generator.conv_post")
-VECTORS = {SPEECH: compute_speech_vector, PAUSES: compute_pause_vector}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +71,36 @@ def test_a_forecast_is_what_a_render_shows(measured, kind):
     assert together == pytest.approx(
         float((vector(samples, reference) - own).square().mean()), rel=0.6
     )
+
+
+@torch.no_grad()
+def test_errors_of_outputs_cost_what_their_slopes_say(measured):
+    vocoder, _, excerpts, _ = measured
+    sentence = excerpts[0].inputs
+    path = "generator.resblocks.1.convs1.0"
+    with torch.enable_grad():
+        # each time with other signs
+        moments = read_output_moments(vocoder, [sentence] * 8, (path,), seed=0)[path]
+    assert torch.allclose(moments, moments.T)
+    reference = torch.from_numpy(render_reference(vocoder, sentence))
+    own = compute_speech_vector(reference, reference)
+    powers, directions = torch.linalg.eigh(moments)
+    draws = torch.Generator().manual_seed(0)
+    costs = []
+    middle = len(powers) // 2
+    for direction in (directions[:, middle], directions[:, -1]):
+
+        def disturb(_, inputs, output, direction=direction):
+            noise = torch.randn(output.shape[-1], generator=draws)
+            return output + 0.1 * output.std() * direction.view(1, -1, 1, 1) * noise
+
+        hook = vocoder.get_submodule(path).register_forward_hook(disturb)
+        samples = vocoder(*make_reference_arguments(sentence)).flatten()
+        hook.remove()
+        costs.append(float((compute_speech_vector(samples, reference) - own).square().mean()))
+    expected = float(powers[-1] / powers[middle])
+    assert expected > 10
+    assert costs[1] / costs[0] == pytest.approx(expected, rel=0.6)
 
 
 def test_a_layer_in_float_loses_nothing_and_a_file_holds_all(measured):
