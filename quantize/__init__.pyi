@@ -8,6 +8,9 @@ from .compress import LevelFile as LevelFile
 from .compress import build_compressed as build_compressed
 from .compress import load_or_make_level as load_or_make_level
 
+# What each layer loses at each level, by gradients
+from .curvature import can_take as can_take
+
 # How far a compressed vocoder's speech is from the vocoder's own
 from .distances import SPEECH as SPEECH
 from .distances import compute_speech_vector as compute_speech_vector
@@ -17,6 +20,7 @@ from .distances import cut_excerpts as cut_excerpts
 from .fits import quantize_rows as quantize_rows
 
 # A compression level of one checkpoint's vocoder or encoder
+from .level import Calibration as Calibration
 from .level import CompressionLevel as CompressionLevel
 from .level import Pair as Pair
 from .locator import HALF as HALF
@@ -43,6 +47,10 @@ from .methods import PaletteWeights as PaletteWeights
 from .methods import Weights as Weights
 from .methods import find_method as find_method
 from .methods import with_settings as with_settings
+
+# What becomes of each layer
+from .plan import list_vocoder_layers as list_vocoder_layers
+from .plan import plan_by_level as plan_by_level
 
 # A recipe
 from .recipe import choose_recipe as choose_recipe

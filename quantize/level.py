@@ -175,20 +175,22 @@ class Calibration:
         """
         plan = list(plan)
         rounded = {entry.layer.name for entry in plan if entry.int8_input}
-        fitted = [entry.layer for entry in plan if is_fitted(entry.weights)]
-        # AdaIN's affines read styles alone, whose moments need no sentence.
-        moments = {layer.name for layer in fitted if not layer.is_style}
-        if not rounded and not fitted:
+        # An affine has one column a sentence, too few to tell which of its outputs resemble.
+        fitted = [
+            entry.layer for entry in plan if is_fitted(entry.weights) and not entry.layer.is_style
+        ]
+        moments = {layer.name for layer in fitted}
+        if not rounded and not moments:
             return cls(checkpoint, vocoder, settings, {})
         first = settings.clips if settings and rounded else 0
         # on two threads the encoder's last bits are others, and a w8a8 has 0.04 % other integers
         with use_one_thread_each():
-            clips = list(make_calibration_inputs(checkpoint, vocoder, None if fitted else first))
-            if fitted:
+            clips = list(make_calibration_inputs(checkpoint, vocoder, None if moments else first))
+            if moments:
                 clips += make_calibration_inputs(checkpoint, vocoder, shift=1)
         percentile = settings.percentile if settings else 100.0
         read = read_activations(vocoder, clips, rounded, moments, first, percentile)
-        # a transposed convolution's rows are no outputs, but each of them at one step of its stride
+        # A transposed convolution's rows are no outputs, but each of them at one step of its stride.
         paths = [layer.name for layer in fitted if not layer.transposed]
         outputs = read_output_moments(vocoder, clips, paths, FIRST_SEED) if paths else {}
         return cls(checkpoint, vocoder, settings, read, outputs)
