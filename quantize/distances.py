@@ -12,9 +12,11 @@ The two kinds:
 """
 
 import copy
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from types import MappingProxyType
 
 import torch
@@ -135,6 +137,10 @@ def read_output_moments(
 
     The errors of two outputs with like slopes add up or cancel, so one can offset the other's.
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    ended = Event()
     excerpts = []
     for number, one in enumerate(sentences):
         length = min(EXCERPT_FRAMES, one.frames)
@@ -148,15 +154,23 @@ def read_output_moments(
             model.get_submodule(path).register_forward_hook(partial(_watch_slopes, sums, path))
         # Excerpts are dealt by number, so that sums are the same on every machine.
         for drawn, inputs in excerpts[deal::DEALS]:
+            if ended.is_set():
+                break
             # Slopes reach the outputs of layers whose inputs have them; weights need none.
             arguments = [part.clone().requires_grad_() for part in make_reference_arguments(inputs)]
             samples = model(*arguments).flatten()
             vector = compute_speech_vector(samples, samples.detach())
             signs = torch.Generator().manual_seed(drawn)
             torch.autograd.grad(draw_slopes(vector, signs), arguments)
+            shown.advance(task)
         return sums
 
-    first, *others = run_on_threads(read, range(DEALS))
+    with Progress(console=Console(file=sys.stderr), transient=True) as shown:
+        task = shown.add_task("what errors of outputs cost", total=len(excerpts))
+        try:
+            first, *others = run_on_threads(read, range(DEALS))
+        finally:
+            ended.set()  # interrupted: a thread reads its excerpt to the end, and no other
     totals = {path: sum((sums[path] for sums in others), first[path]) for path in paths}
     return {path: total / total.diagonal().mean() for path, total in totals.items()}
 

@@ -190,7 +190,7 @@ class Calibration:
                 clips += make_calibration_inputs(checkpoint, vocoder, shift=1)
         percentile = settings.percentile if settings else 100.0
         read = read_activations(vocoder, clips, rounded, moments, first, percentile)
-        # A transposed convolution's rows are no outputs, but each of them at one step of its stride.
+        # A transposed convolution's rows are its outputs at one step of the stride.
         paths = [layer.name for layer in fitted if not layer.transposed]
         outputs = read_output_moments(vocoder, clips, paths, FIRST_SEED) if paths else {}
         return cls(checkpoint, vocoder, settings, read, outputs)
