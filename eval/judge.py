@@ -8,9 +8,9 @@ A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bo
 over clips (seeded) lies on one side of the limit. A worst clip is a fact: it breaks its gate by
 itself, however few clips there are.
 
-A mean over all clips hides where a level errs. So means are also held to their limits over the
-clips that are longer than LONG_S, whose statistics the default layout predicts, and over each
-voice's clips. The few clips of a voice can reject a level, and never ship one.
+A mean over all clips hides where a level errs. So means are also held to their limits over each
+voice's clips, and a vocoder's over the clips that are longer than LONG_S, whose statistics the
+default layout predicts. The few clips of a voice can reject a level, and never ship one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -297,9 +297,9 @@ def check(
     return GateResult(gate, value, limit, state, *estimate_interval(values, confidence))
 
 
-def select_subsets(clips: Sequence[ClipResult]) -> list[Subset]:
-    """The long clips, and those of each voice. Of many voices one would miss a limit by chance:
-    their intervals are as much wider as there are voices.
+def select_subsets(clips: Sequence[ClipResult], predicted: bool) -> list[Subset]:
+    """The long clips, where their statistics may be predicted, and those of each voice. Of many
+    voices one would miss a limit by chance: their intervals are as much wider as there are voices.
     """
     voices = sorted({clip.voice for clip in clips})
 
@@ -311,8 +311,10 @@ def select_subsets(clips: Sequence[ClipResult]) -> list[Subset]:
         variation = [clip.variation for clip in chosen]
         return Subset(name, figures, variation, confidence, ship, () if is_english else WORDS)
 
-    long = [clip for clip in clips if clip.seconds > LONG_S]
-    subsets = [make_subset(f"clips longer than {LONG_S:g} s", long, CONFIDENCE, True)]
+    subsets = []
+    if predicted:
+        long = [clip for clip in clips if clip.seconds > LONG_S]
+        subsets.append(make_subset(f"clips longer than {LONG_S:g} s", long, CONFIDENCE, True))
     # Bonferroni: over all voices together the doubt stays that of one interval.
     each = 1 - (1 - CONFIDENCE) / max(len(voices), 1)
     for voice in voices:
@@ -350,9 +352,11 @@ def judge_results(
     claim: str = NUMERIC,
     defects: Sequence[str] = (),
     stopped: str = "",
+    predicted: bool = True,
 ) -> Judgement:
     """Compare measured clips with the gates. `defects`: what is wrong with the package, whatever
     its clips sound like. `stopped`: why there are not all clips, which the last reason says.
+    `predicted`: whether it may predict the statistics of long clips, as a vocoder does.
     """
     # A clip without audio has no figures, and rejects by itself.
     sound = [clip for clip in results if clip.defect is None]
@@ -369,7 +373,7 @@ def judge_results(
         [clip.variation for clip in sound],
         (*defects, *silent),
         doubts,
-        select_subsets(sound),
+        select_subsets(sound, predicted),
     )
     reasons = (*judgement.reasons, *([stopped] if stopped else []))
     return replace(judgement, reasons=reasons, clips=tuple(results))

@@ -300,15 +300,16 @@ _TABLES = Method(
     target="iOS18",
     check_snr_db=_BROKEN_DB,
 )
-# ALBERT moves durations most, and the text encoder the text's features: on weights off their grid
-# (shaken seed 1) 6 bits there change them by 0.79 % of 0.7. With 4 bits for energy, long sentences
-# have 2.8 times what is allowed (docs/evidence.md).
-_EIGHT, _SIX = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6))
-_PARTS = (("bert*", _EIGHT), ("text_encoder*", _EIGHT))
+# ALBERT moves durations most and the text encoder the text's features, so both get 8 bits: on
+# weights off their grid (shaken seed 1) 6 bits change the features by 0.79 %, limit 0.7. Energy
+# gets 4. F0 and the LSTM that energy shares with it get 6: with 4 voicing flips there more often
+# than is allowed (docs/models.md).
+_EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
+_PARTS = (("bert*", _EIGHT), ("text_encoder*", _EIGHT), ("predictor.N*", _FOUR))
 _MIXED = dataclasses.replace(
     _TABLES,
     name="mixed",
-    title="fitted palettes of 8 and 6 bits, by part",
+    title="fitted palettes of 8, 6 and 4 bits, by part",
     weights=_SIX,
     parts=_PARTS,
 )

@@ -122,6 +122,9 @@ def test_long_clips_are_held_to_the_limits_by_themselves(seconds, expected):
     assert decided.verdict == expected
     said = any(reason.startswith("clips longer than 4.5 s: mcd_incr") for reason in decided.reasons)
     assert said == (expected == REJECT)
+    # an encoder predicts no statistics
+    every = [clip for group in (*others, *far) for clip in group]
+    assert judge.judge_results(COMMON, every, predicted=False).verdict == SHIP
 
 
 def test_a_long_mean_that_is_too_near_to_tell_does_not_ship():
