@@ -285,8 +285,9 @@ def _judge(
     results, stopped = measure_clips(name, first, context, gates, wrong)
     # A product's vocoder is held to its long clips alone. There the next style row, in whose units
     # an encoder and a product are judged, is nearly the same.
-    predicted = execution.stage == VOCODER
-    judgement = judge_results(gates, results, context.options.claim, wrong, stopped, predicted)
+    judgement = judge_results(
+        gates, results, context.options.claim, wrong, stopped, execution.stage == VOCODER
+    )
     origins = dict(Counter(clip.origin for clip in results))
     print(describe_origins(origins), file=sys.stderr)
     reason = explain_withheld(context.checkpoint)
