@@ -30,13 +30,13 @@ LEVELS = (
     {"core": 28.2},
     {"encoder": 8.4, "vocoder": 24.1},
     {"speech": 4.3},
-    {"quantize": 24.2},
+    {"quantize": 25.2},
     {"runtimes": 20.2},
     {"pipeline": 31.1},
     {"eval": 44.2},
     {"kokoro_ane": 1.9},
     {"training": 4.4},
-    {"bench": 6.4},
+    {"bench": 6.8},
 )
 # where the packages of the two other distributions stand, and how a room is imported
 HOMES = {"mlprogram": "mlprogram/src/mlprogram", "g2p": "g2p/src/kokoro_g2p"}
@@ -45,7 +45,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS, DOC_PAGES = 222_200, 20_800, 14
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 222_800, 20_800, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
