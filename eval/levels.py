@@ -280,13 +280,18 @@ def _judge(
     that are not their parent's.
     """
     first = manifests[0]
-    execution = context.execution
-    gates = select_gates(name, first.layout, execution.stage)
+    stage = context.execution.stage
+    gates = select_gates(name, first.layout, stage)
     results, stopped = measure_clips(name, first, context, gates, wrong)
     # A product's vocoder is held to its long clips alone. There the next style row, in whose units
     # an encoder and a product are judged, is nearly the same.
     judgement = judge_results(
-        gates, results, context.options.claim, wrong, stopped, execution.stage == VOCODER
+        gates,
+        results,
+        context.options.claim,
+        wrong,
+        stopped,
+        predicted=stage == VOCODER,
     )
     origins = dict(Counter(clip.origin for clip in results))
     print(describe_origins(origins), file=sys.stderr)
@@ -294,9 +299,9 @@ def _judge(
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     return {
         "format": FORMAT,
-        "stage": execution.stage,
+        "stage": stage,
         "method": name,
-        "title": f"{execution.stage} {name}",
+        "title": f"{stage} {name}",
         "unfit_for_engine": None,
         "failed": None,
         "bytes": size_bytes,

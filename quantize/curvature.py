@@ -133,7 +133,6 @@ class Curvature:
             # subtracted.
             vector = VECTORS[one.kind](samples, samples.detach())
             for turn in range(probes):
-                # By the root of the length, so that a squared projection is a mean over the vector.
                 product = draw_slopes(vector, draws)
                 # The graph is let go with the last probe of an excerpt.
                 gradients = torch.autograd.grad(product, weights, retain_graph=turn < probes - 1)
