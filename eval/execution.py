@@ -222,7 +222,7 @@ class ClipBench:
         variations say.
         """
         stage, clip = task
-        COMPARISONS[stage](self.reference).get_natural(clip)
+        COMPARISONS[stage](self.reference, thorough=True).get_natural(clip)
         self.reference.forget(clip)
 
 
