@@ -209,6 +209,7 @@ from .manifest import tool_versions as tool_versions
 # The resources of one process
 from .process import LOCK as LOCK
 from .process import claim as claim
+from .process import release_memory as release_memory
 from .process import scratch as scratch
 from .revision import changed_files as changed_files
 from .revision import commit as commit

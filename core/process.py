@@ -10,6 +10,7 @@ it ends or is interrupted, and with the next command where it was killed; and si
 """
 
 import errno
+import gc
 import itertools
 import os
 import shutil
@@ -204,6 +205,19 @@ def has_limited_addresses() -> bool:
     except ImportError:
         return False
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def release_memory() -> None:
+    """Give back to the system what was freed. glibc keeps it for the threads that used it: 9 GB of
+    10.7 after the fits of a search.
+    """
+    import ctypes  # late: few commands need it
+
+    gc.collect()
+    # other systems' allocators have no such function, and give back by themselves
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
 
 
 @contextmanager

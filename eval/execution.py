@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from kokoro_ane.core import FRAMES_PER_SECOND, InputError, Manifest
+from kokoro_ane.core import FRAMES_PER_SECOND, InputError, Manifest, release_memory
 from kokoro_ane.eval.natural import MEASURED
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
@@ -201,6 +201,8 @@ class ClipBench:
         key = manifest, execution
         if key not in self._open:
             comparison = COMPARISONS[execution.stage](self.reference)
+            self._open = {}
+            release_memory()
             self._open = {key: (comparison, self.open_subject(manifest, execution))}
         start = time.monotonic()
         if isinstance(clip, SpokenLine):

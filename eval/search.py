@@ -28,6 +28,7 @@ from kokoro_ane.core import (
     Manifest,
     QuantizeOptions,
     discard,
+    release_memory,
     sha256_of_json,
 )
 from kokoro_ane.eval.gates import MEAN
@@ -136,6 +137,7 @@ class Search:
         candidates = Candidates.measure(
             context.checkpoint, method, parent, context.options.build / "search"
         )
+        release_memory()  # workers need it now
         shares = compute_shares(whole)
         taken = {name: share for name, share in shares.items() if name.startswith(ADDED)}
         return cls(tuning, method, parent.layout, candidates, taken)

@@ -12,11 +12,9 @@ The two kinds:
 """
 
 import copy
-import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
 from types import MappingProxyType
 
 import torch
@@ -24,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core import Checkpoint
-from kokoro_ane.quantize.statistics import DEALS, run_on_threads
+from kokoro_ane.quantize.statistics import read_shares
 from kokoro_ane.speech import make_calibration_inputs
 from kokoro_ane.vocoder import (
     Vocoder,
@@ -137,40 +135,27 @@ def read_output_moments(
 
     The errors of two outputs with like slopes add up or cancel, so one can offset the other's.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    ended = Event()
     excerpts = []
     for number, one in enumerate(sentences):
         length = min(EXCERPT_FRAMES, one.frames)
         excerpts.append((seed + number, cut_excerpt(one, (one.frames - length) // 2, length)))
 
-    def read(deal: int) -> dict[str, Tensor]:
+    def read(share: Iterator[tuple[int, tuple[int, VocoderInputs]]]) -> dict[str, Tensor]:
         # A copy for each thread, because a hook is told the layer and not the thread.
         model = copy.deepcopy(vocoder).requires_grad_(False)
         sums: dict[str, Tensor] = {}
         for path in paths:
             model.get_submodule(path).register_forward_hook(partial(_watch_slopes, sums, path))
-        # Excerpts are dealt by number, so that sums are the same on every machine.
-        for drawn, inputs in excerpts[deal::DEALS]:
-            if ended.is_set():
-                break
+        for _, (drawn, inputs) in share:
             # Slopes reach the outputs of layers whose inputs have them; weights need none.
             arguments = [part.clone().requires_grad_() for part in make_reference_arguments(inputs)]
             samples = model(*arguments).flatten()
             vector = compute_speech_vector(samples, samples.detach())
             signs = torch.Generator().manual_seed(drawn)
             torch.autograd.grad(draw_slopes(vector, signs), arguments)
-            shown.advance(task)
         return sums
 
-    with Progress(console=Console(file=sys.stderr), transient=True) as shown:
-        task = shown.add_task("what errors of outputs cost", total=len(excerpts))
-        try:
-            first, *others = run_on_threads(read, range(DEALS))
-        finally:
-            ended.set()  # interrupted: a thread reads its excerpt to the end, and no other
+    first, *others = read_shares(read, excerpts, "what errors of outputs cost")
     totals = {path: sum((sums[path] for sums in others), first[path]) for path in paths}
     return {path: total / total.diagonal().mean() for path, total in totals.items()}
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event, get_ident
+from threading import Event
 from typing import TypeVar
 
 import torch
@@ -122,57 +122,69 @@ def read_activations(
     the `first` clips of those in `tops`, and the second moments over all clips of those in
     `moments`. `percentile` is the lowest that `exceeded` is asked for.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    eager = EagerVocoder(vocoder)
-    read = [dict[str, ActivationStatistics]() for _ in range(DEALS)]
-    current: dict[
-        int, tuple[dict[str, ActivationStatistics], int]
-    ] = {}  # by thread: its sums, the clip
-    ended = Event()
-
-    def record_inputs(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        sums, clip = current[get_ident()]
-        reading = sums.setdefault(place.path, ActivationStatistics())
-        # The eager copy may read alpha times what the vocoder's convolution reads.
-        x = inputs[0] if place.alpha is None else inputs[0] / place.alpha.view(1, -1, 1, 1)
-        if place.path in tops and (first is None or clip < first):
-            reading.tops[clip] = find_tops(x, 1 - percentile / 100)
-        if place.path in moments:
-            reading.add_columns(
-                Unfolded.from_layer(vocoder.get_submodule(place.path)).gather_inputs(x)
-            )
-
-    def render_share(number: int) -> None:
-        # Clips are dealt by number, so that a thread has the same ones on every machine.
-        for clip in range(number, len(clips), DEALS):
-            if ended.is_set():
-                return
-            current[get_ident()] = read[number], clip
-            render_reference(eager, clips[clip])
-            shown.advance(task)
-
     named = {*tops, *moments}
-    for name, place in find_places(eager).items():
-        if place.path not in named:
-            continue
-        eager.get_submodule(name).register_forward_pre_hook(partial(record_inputs, place))
-    console = Console(file=sys.stderr)
-    with Progress(console=console, transient=True) as shown:
-        task = shown.add_task("tuning sentences", total=len(clips))
-        try:
-            run_on_threads(render_share, range(DEALS))
-        finally:
-            ended.set()  # interrupted: a thread reads its clip to the end, and no other
+
+    def read(share: Iterator[tuple[int, VocoderInputs]]) -> dict[str, ActivationStatistics]:
+        # A copy for each thread, because a hook is told the layer and not the thread.
+        eager = EagerVocoder(vocoder)
+        sums = dict[str, ActivationStatistics]()
+        clip = 0
+
+        def record_inputs(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            reading = sums.setdefault(place.path, ActivationStatistics())
+            # The eager copy may read alpha times what the vocoder's convolution reads.
+            x = inputs[0] if place.alpha is None else inputs[0] / place.alpha.view(1, -1, 1, 1)
+            if place.path in tops and (first is None or clip < first):
+                reading.tops[clip] = find_tops(x, 1 - percentile / 100)
+            if place.path in moments:
+                reading.add_columns(
+                    Unfolded.from_layer(vocoder.get_submodule(place.path)).gather_inputs(x)
+                )
+
+        for name, place in find_places(eager).items():
+            if place.path in named:
+                hook = partial(record_inputs, place)
+                eager.get_submodule(name).register_forward_pre_hook(hook)
+        for number, inputs in share:
+            clip = number  # which the hooks read
+            render_reference(eager, inputs)
+        return sums
+
     # In the order of the threads, because a sum of floats depends on its order.
-    joined = read[0]
-    for other in read[1:]:
+    joined, *others = read_shares(read, clips, "tuning sentences")
+    for other in others:
         for path, reading in other.items():
             joined.setdefault(path, ActivationStatistics()).add(reading)
     for reading in joined.values():
         reading.tops = dict(sorted(reading.tops.items()))
     return joined
+
+
+def read_shares(
+    read: Callable[[Iterator[tuple[int, Job]]], Made], jobs: Sequence[Job], title: str
+) -> list[Made]:
+    """What `read` makes of each thread's share of the jobs, which come with their numbers; in the
+    order of the threads, with a progress bar. Jobs are dealt by number, so that a thread has the
+    same ones on every machine. Interrupted, a thread ends its job and begins no other.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    ended = Event()
+
+    def deal(thread: int) -> Iterator[tuple[int, Job]]:
+        for number in range(thread, len(jobs), DEALS):
+            if ended.is_set():
+                return
+            yield number, jobs[number]
+            shown.advance(task)
+
+    with Progress(console=Console(file=sys.stderr), transient=True) as shown:
+        task = shown.add_task(title, total=len(jobs))
+        try:
+            return run_on_threads(lambda thread: read(deal(thread)), range(DEALS))
+        finally:
+            ended.set()
 
 
 def run_on_threads(work: Callable[[Job], Made], jobs: Iterable[Job]) -> list[Made]:
