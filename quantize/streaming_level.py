@@ -18,7 +18,7 @@ from kokoro_ane.core import DECODER, UTTERANCE
 from kokoro_ane.quantize.fits import quantize_rows
 from kokoro_ane.quantize.level import CompressionLevel
 from kokoro_ane.quantize.plan import LayerSpec
-from kokoro_ane.quantize.statistics import use_one_thread_each
+from kokoro_ane.quantize.statistics import run_on_threads
 from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.speech import make_calibration_inputs
 from kokoro_ane.vocoder import Residuals, StreamingStage, Vocoder
@@ -105,10 +105,11 @@ def measure_statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> 
     means, then log variances, [2R], the mean over SHIFT_CLIPS sentences of the tuning set.
     """
     clips = list(make_calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
-    with use_one_thread_each():
-        before, after = (
-            # [2R], the mean over the sentences
-            np.mean([residuals(clip) for clip in clips], axis=0)
-            for residuals in (Residuals(stage.modules) for stage in (plain, rounded))
-        )
+
+    def average(stage: StreamingStage) -> np.ndarray:
+        residuals = Residuals(stage.modules)
+        # [2R], the mean over the sentences
+        return np.mean([residuals(clip) for clip in clips], axis=0)
+
+    before, after = run_on_threads(average, (plain, rounded))
     return after - before

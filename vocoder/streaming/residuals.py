@@ -49,9 +49,11 @@ class Residuals:
     def _record(self, x: Tensor) -> None:
         # at once: what all norms of a long sentence read takes gigabytes
         columns = x[0, :, 0].double()  # [C, S]
-        self.means.append(columns.mean(dim=1))
-        # As a norm takes it: the biased variance, with its epsilon.
-        self.powers.append(torch.log(columns.var(dim=1, unbiased=False) + NORM_EPSILON))
+        mean = columns.mean(dim=1)
+        self.means.append(mean)
+        # As a norm takes it: the biased variance, with its epsilon; `var` takes four times as long.
+        variance = columns.square().mean(dim=1) - mean.square()
+        self.powers.append(torch.log(variance + NORM_EPSILON))
 
     def __call__(self, inputs: VocoderInputs) -> np.ndarray:
         """Render the utterance as a measured one at exact length."""
