@@ -105,11 +105,12 @@ def measure_statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> 
     means, then log variances, [2R], the mean over SHIFT_CLIPS sentences of the tuning set.
     """
     clips = list(make_calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
+    # one after the other: each puts its hooks on the stage's modules for a moment
+    both = [Residuals(stage.modules) for stage in (plain, rounded)]
 
-    def average(stage: StreamingStage) -> np.ndarray:
-        residuals = Residuals(stage.modules)
-        # [2R], the mean over the sentences
-        return np.mean([residuals(clip) for clip in clips], axis=0)
+    def average(residuals: Residuals) -> np.ndarray:
+        mean: np.ndarray = np.mean([residuals(clip) for clip in clips], axis=0)
+        return mean
 
-    before, after = run_on_threads(average, (plain, rounded))
+    before, after = run_on_threads(average, both)
     return after - before
