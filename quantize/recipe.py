@@ -62,11 +62,12 @@ class QuantizationRecipe:
         )
 
     def require_fits(self, checkpoint: Checkpoint) -> None:
-        """Raise InputError when it was found for other weights. kokoro-int8's serves all weights of
-        its architecture: whether they keep the limits with it, the judge says.
+        """Raise InputError when it was found for other weights. kokoro-int8's, and that of an
+        imitation of unrounded weights, serve all weights of their architecture: whether they keep
+        the limits with it, the judge says.
         """
-        is_kokoros = self.checkpoint_sha256 == WEIGHTS_SHA256
-        serves = is_kokoros and has_kokoros_vocoder(checkpoint.config)
+        is_for_all = self.checkpoint == UNROUNDED or self.checkpoint_sha256 == WEIGHTS_SHA256
+        serves = is_for_all and has_kokoros_vocoder(checkpoint.config)
         if self.checkpoint_sha256 != checkpoint.sha256 and not serves:
             raise InputError(
                 f"the recipe was found for checkpoint {self.checkpoint}"
@@ -91,7 +92,7 @@ def locate_kept_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path
 def find_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
     """Where the recipe of a checkpoint for `mixed` or `mixed18` stands by default: in the build
     folder, where a search left it; in the checkpoint's folder as METHOD.json; bundled under its
-    name; or for Kokoro's architecture one without weights of 4 bits, where there is one, else
+    name; or for Kokoro's architecture that of unrounded weights, where there is one, else
     kokoro-int8's.
     """
     suffix = "" if method == "mixed" else f"-{method}"
@@ -103,7 +104,7 @@ def find_recipe(checkpoint: Checkpoint, method: str, build: Path) -> Path:
         bundled,
     ]
     if has_kokoros_vocoder(checkpoint.config):
-        # 4 bits leave the pauses of kokoro-int8's rounded weights alone and break those of others.
+        # kokoro-int8's breaks pauses of weights that were never rounded.
         places += [RECIPES / f"{name}{suffix}.json" for name in (UNROUNDED, KOKORO_INT8)]
     # Where there is none, the bundled path stands in the message about it.
     return next((path for path in places if path.is_file()), bundled)

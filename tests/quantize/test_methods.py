@@ -196,7 +196,7 @@ class TestPlan:
         assert levels == ["w8"]
         assert "p6g_gptq" in [level for level in CHOICES["mixed18"] if can_take(LARGE, level)]
 
-    @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18"])
+    @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18", "unrounded-mixed18"])
     def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name):
         levels = load_recipe(RECIPES / f"{name}.json").levels
         strided = {layer: level for layer, level in levels.items() if is_strided(layer)}
@@ -231,12 +231,13 @@ class TestRecipeFile:
         config = KokoroConfig.load(DATA / CONFIG)
         other = replace(demo, config=replace(config, name="mine"), folder=DATA)
         recipe = choose_recipe(METHODS["mixed18"], other, Path("build"))
-        assert recipe.checkpoint == "kokoro-int8"
-        assert not any(level.startswith("p4") for level in recipe.levels.values())
+        assert recipe.checkpoint == "unrounded"
         rounded = choose_recipe(METHODS["mixed18"], replace(other, config=config), Path("build"))
-        assert "p4g_gptq" in rounded.levels.values()
-        recipe.require_fits(other)
-        refused("was found for checkpoint kokoro-int8", recipe.require_fits, demo)
+        assert rounded.checkpoint == "kokoro-int8"
+        for one in (recipe, rounded):
+            one.require_fits(other)
+            message = f"was found for checkpoint {one.checkpoint}"
+            refused(message, one.require_fits, demo)
 
     @table(
         "text message",
