@@ -351,12 +351,8 @@ class EncoderComparison(Comparison):
     scale = "fp32 with a neighbouring style row"
     shown = ("f0_cents", "tokens_changed_percent")
 
-    def __init__(
-        self, reference: Reference, only: Sequence[str] = (), thorough: bool = False
-    ) -> None:
-        super().__init__(reference, only, thorough)
-        # the fp32 model's, of the clip that was compared last
-        self._prosody: tuple[Utterance, Encoded] | None = None
+    # the fp32 model's, of the clip that was compared last
+    _prosody: tuple[Utterance, Encoded] | None = None
 
     def measure_rendition(self, clip: Utterance, rendition: Rendition) -> dict[str, float]:
         """Measure prosody."""

@@ -1,5 +1,5 @@
 """What a user may cause is one line and an exit code, a bug keeps its traceback; buckets, packing
-and tensors between the stages.
+and tensors between the stages; memory.
 """
 
 import errno
@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from kokoro_ane.core.contract import (
     check_buckets,
 )
 from kokoro_ane.core.errors import CheckFailed, InputError, UtteranceTooLong, run_cli
+from kokoro_ane.core.process import release_memory
 from kokoro_ane.vocoder.decoder import PackedVocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from mlprogram.examine.rules import load_rules
@@ -213,3 +215,16 @@ def test_wrong_shape_is_named():
     x = random_inputs(5, 4, torch.Generator().manual_seed(0))
     with refused(r"f0_hz has shape \[1, 9\], but 5 frames of asr need \[1, 10\]"):
         VocoderInputs(x.asr, x.f0_hz[:, :9], x.energy, x.style, x.spectrum)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+def test_freed_memory_goes_back_to_the_system():
+    def count_resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    blocks = [bytes(50_000) for _ in range(4000)]
+    last = bytes(50_000)  # glibc keeps what lies before it
+    del blocks
+    kept = count_resident()
+    release_memory()
+    assert kept - count_resident() > 100e6, len(last)

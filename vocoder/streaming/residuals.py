@@ -49,11 +49,9 @@ class Residuals:
     def _record(self, x: Tensor) -> None:
         # at once: what all norms of a long sentence read takes gigabytes
         columns = x[0, :, 0].double()  # [C, S]
-        mean = columns.mean(dim=1)
-        self.means.append(mean)
+        self.means.append(mean := columns.mean(1))
         # As a norm takes it: the biased variance, with its epsilon; `var` takes four times as long.
-        variance = columns.square().mean(dim=1) - mean.square()
-        self.powers.append(torch.log(variance + NORM_EPSILON))
+        self.powers.append(torch.log(columns.square().mean(1) - mean**2 + NORM_EPSILON))
 
     def __call__(self, inputs: VocoderInputs) -> np.ndarray:
         """Render the utterance as a measured one at exact length."""
