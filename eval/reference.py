@@ -90,7 +90,7 @@ class Reference:
     @cached_property
     def _eager(self) -> "EagerVocoder":
         """The same network in three fifths of the time, 100 dB from it, which renders
-        everything here: no level is nearer than 50 dB.
+        everything here: no compressed level is nearer than 50 dB.
         """
         from kokoro_ane.vocoder import EagerVocoder
 
