@@ -136,22 +136,22 @@ def read_output_moments(
     The errors of two outputs with like slopes add up or cancel, so one can offset the other's.
     """
     excerpts = []
-    for number, one in enumerate(sentences):
+    for one in sentences:
         length = min(EXCERPT_FRAMES, one.frames)
-        excerpts.append((seed + number, cut_excerpt(one, (one.frames - length) // 2, length)))
+        excerpts.append(cut_excerpt(one, (one.frames - length) // 2, length))
 
-    def read(share: Iterator[tuple[int, tuple[int, VocoderInputs]]]) -> dict[str, Tensor]:
+    def read(share: Iterator[tuple[int, VocoderInputs]]) -> dict[str, Tensor]:
         # A copy for each thread, because a hook is told the layer and not the thread.
         model = copy.deepcopy(vocoder).requires_grad_(False)
         sums: dict[str, Tensor] = {}
         for path in paths:
             model.get_submodule(path).register_forward_hook(partial(_watch_slopes, sums, path))
-        for _, (drawn, inputs) in share:
+        for number, inputs in share:
             # Slopes reach the outputs of layers whose inputs have them; weights need none.
             arguments = [part.clone().requires_grad_() for part in make_reference_arguments(inputs)]
             samples = model(*arguments).flatten()
             vector = compute_speech_vector(samples, samples.detach())
-            signs = torch.Generator().manual_seed(drawn)
+            signs = torch.Generator().manual_seed(seed + number)
             torch.autograd.grad(draw_slopes(vector, signs), arguments)
         return sums
 

@@ -196,12 +196,13 @@ class TestPlan:
         assert levels == ["w8"]
         assert "p6g_gptq" in [level for level in CHOICES["mixed18"] if can_take(LARGE, level)]
 
-    @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18", "unrounded-mixed18"])
+    @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18"])
     def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name):
         levels = load_recipe(RECIPES / f"{name}.json").levels
         strided = {layer: level for layer, level in levels.items() if is_strided(layer)}
-        assert len(strided) == 3
-        assert set(strided.values()) <= {"w8", "fp16"}
+        assert strided == dict.fromkeys(
+            ("generator.noise_convs.0", "generator.ups.0", "generator.ups.1"), "w8"
+        )
 
     def test_bad_recipes(self):
         good = dict.fromkeys((LARGE.name, SMALL.name, STYLE.name, UPS.name), "w8")
@@ -232,11 +233,10 @@ class TestRecipeFile:
         recipe = choose_recipe(METHODS["mixed18"], other, Path("build"))
         assert recipe.checkpoint == "unrounded"
         rounded = choose_recipe(METHODS["mixed18"], replace(other, config=config), Path("build"))
-        assert rounded.checkpoint == "kokoro-int8"
+        assert "p4g_gptq" in rounded.levels.values()
         for one in (recipe, rounded):
             one.require_fits(other)
-            message = f"was found for checkpoint {one.checkpoint}"
-            refused(message, one.require_fits, demo)
+            refused(f"was found for checkpoint {one.checkpoint}", one.require_fits, demo)
 
     @table(
         "text message",
