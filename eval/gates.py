@@ -8,11 +8,12 @@ Change a limit only with a new reason, never because a level missed it. eval/jud
 them; docs/reference.md states the vocoder's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from kokoro_ane.core import DEFAULT_LAYOUT, STREAMED
-from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, ZERO
+from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, SEEDS, ZERO
 from kokoro_ane.eval.subjects import ENCODER, VOCODER
 
 MEAN, WORST = "mean", "worst"  # over clips
@@ -247,6 +248,21 @@ COMMON = (
         "the same by a second model: seeds differ by 0.07 a clip and 0.01 to 0.07 on the mean",
     ),
 )
+# What is compared with other seeds place by place. Of one seed it is no less than of several,
+# because each further one allows more; but for the mean, which expects the same of any number.
+PLACED = (*(name for name, metric in METRICS.items() if metric.needs == SEEDS), "click_db")
+NEAR = 0.5  # of a limit
+
+
+def is_near_limit(figures: Mapping[str, float]) -> bool:
+    """Whether a place of a clip uses so much of a limit that every other seed has to be asked."""
+    return any(
+        figures[gate.metric] > NEAR * gate.limit
+        for gate in COMMON
+        if gate.statistic == WORST and gate.metric in PLACED and gate.metric in figures
+    )
+
+
 FP16_ONLY = (
     Gate(
         "snr_db",

@@ -36,7 +36,13 @@ from kokoro_ane.encoder import EncoderBackend, TextEncoder, load_torch_encoder
 from kokoro_ane.eval.metrics.allowance import EVERY_CEPSTRUM, Allowance
 from kokoro_ane.eval.metrics.framing import ORDER
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
-from kokoro_ane.eval.natural import HEARING, Item, Variations, compute_sound_probe
+from kokoro_ane.eval.natural import (
+    HEARING,
+    Item,
+    Variations,
+    compute_sound_probe,
+    is_of_every_seed,
+)
 from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.runtimes import open_voice
 from kokoro_ane.speech import (
@@ -211,30 +217,37 @@ class ReferenceRenders:
     reference: np.ndarray
     vowel: np.ndarray
     pitch_hz: float
+    _seeds: dict[int, np.ndarray] = field(default_factory=dict)  # that were rendered
 
     @cached_property
     def probe(self) -> np.ndarray:
         """What tells whether a stored item is of this reference."""
         return compute_sound_probe(self.reference, self.vowel)
 
-    @cached_property
-    def seeds(self) -> tuple[np.ndarray, ...]:
-        """The sentence by each other seed."""
-        return tuple(
-            self.model.render_clock(self.model.compute_inputs(self.clip, other_seed))
-            for other_seed in range(1, OTHER_SEEDS + 1)
-        )
+    @property
+    def place(self) -> int:
+        """Which of the other seeds speaks for all where one tells enough; it hangs on the clip."""
+        return self.clip.frames % OTHER_SEEDS
 
-    def find_variation(self) -> tuple[Item, str] | None:
-        """What is stored of other seeds, and from where; None where it is of other frames: at the
-        edge of silence another processor's last bits decide which frames count.
+    def get_seed(self, place: int) -> np.ndarray:
+        """The sentence by one of the other seeds."""
+        if place not in self._seeds:
+            inputs = self.model.compute_inputs(self.clip, place + 1)
+            self._seeds[place] = self.model.render_clock(inputs)
+        return self._seeds[place]
+
+    def find_variation(self, thorough: bool = False) -> tuple[Item, str] | None:
+        """What is stored of other seeds, and from where; None where it is of other frames (at the
+        edge of silence another processor's last bits decide which frames count), or where it is
+        `thorough` and only one seed was rendered for it.
         """
         counted = self.sentence.active.nonzero()[0][::EVERY_CEPSTRUM]
 
-        def has_these_frames(item: Item) -> bool:
-            return Allowance.read(item).cepstrum.size == ORDER * len(counted)
+        def can_serve(item: Item) -> bool:
+            of_these_frames = Allowance.read(item).cepstrum.size == ORDER * len(counted)
+            return of_these_frames and (not thorough or is_of_every_seed(item))
 
-        return self.model.variations.find(VOCODER, self.clip.id, self.probe, has_these_frames)
+        return self.model.variations.find(VOCODER, self.clip.id, self.probe, can_serve)
 
     @cached_property
     def sentence(self) -> Baseline:
@@ -244,20 +257,40 @@ class ReferenceRenders:
         # No other seeds here: they are rendered only where nothing is stored of them.
         return Baseline(self.reference, (), self.clip.text, heard)
 
-    @cached_property
+    @property
     def baseline(self) -> Baseline:
-        """The sentence, with what other seeds allow."""
+        """The sentence, with what other seeds allow: those that are stored, else those that were
+        rendered, at least one.
+        """
+        return self.seeded if self.is_seeded else self._first
+
+    @cached_property
+    def seeded(self) -> Baseline:
+        """The sentence, with all of its other seeds."""
+        return self._add_seeds(*range(OTHER_SEEDS))
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether all other seeds were rendered."""
+        return len(self._seeds) == OTHER_SEEDS
+
+    @property
+    def is_thorough(self) -> bool:
+        """Whether all other seeds speak in `baseline`."""
+        return self.is_seeded or self.find_variation(thorough=True) is not None
+
+    @cached_property
+    def _first(self) -> Baseline:
         # What the seeds allow is enough: where it is stored, no seed is rendered.
         stored = self.find_variation()
         if stored is None:
-            return self._seeded
+            return self._add_seeds(self.place)
         return replace(self.sentence, allowed=Allowance.read(stored[0]))
 
-    @cached_property
-    def _seeded(self) -> Baseline:
-        """The sentence, with its other seeds."""
+    def _add_seeds(self, *places: int) -> Baseline:
         # What is heard in the reference is asked once, for it alone and beside its seeds.
-        return replace(self.sentence, other_seeds=self.seeds, cached=self.sentence.heard)
+        seeds = tuple(self.get_seed(place) for place in places)
+        return replace(self.sentence, other_seeds=seeds, cached=self.sentence.heard)
 
     def make_trial(
         self,
@@ -273,14 +306,16 @@ class ReferenceRenders:
         sentence = sentence or self.baseline
         return Trial(self.reference, test, (), tone, sentence.text, sentence, clock)
 
-    def make_seed_trial(self, place: int) -> Trial:
-        """Return one of the other seeds as if it were judged, against the two that are left."""
+    def make_seed_trial(self, place: int, thorough: bool = False) -> Trial:
+        """Return one of the other seeds as if it were judged, against the two that are left where
+        all are rendered, as `thorough` does.
+        """
         vowel = self.model.compute_vowel_inputs(self.clip, place + 1)[0]
-        return self.make_trial(
-            self.seeds[place],
-            self.model.render_clock(vowel),
-            sentence=self._seeded.without(place),
-        )
+        sentence = self.sentence
+        if thorough or self.is_seeded:
+            sentence = self.seeded.without(place)
+        seed = self.get_seed(place)
+        return self.make_trial(seed, self.model.render_clock(vowel), sentence=sentence)
 
 
 def list_judged_clips(

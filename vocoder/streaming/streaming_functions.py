@@ -48,6 +48,7 @@ from kokoro_ane.vocoder.streaming.streaming_model import (
     FirstStage,
     Folding,
     GivenNorms,
+    MakeNorms,
     MeasuredNorms,
     SecondStage,
     list_stage_norms,
@@ -252,6 +253,8 @@ class DecoderFunction(nn.Module):
     constants of the second stage's norms. `shift` [2R]: of what rounded weights move.
     """
 
+    make_norms: MakeNorms = MeasuredNorms
+
     def __init__(
         self,
         vocoder: Vocoder,
@@ -315,7 +318,7 @@ class DecoderFunction(nn.Module):
 
     def run_first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
         """frames [1, C', 1, 2B], steps [1, 22 * 6, 1, 20B + 1] -> [1, C, 1, 20B]."""
-        measured = MeasuredNorms(affine, self.generator.sizes, self.generator.scales, mask)
+        measured = self.make_norms(affine, self.generator.sizes, self.generator.scales, mask)
         return self.generator(frames, steps, measured)
 
 
@@ -338,6 +341,8 @@ class UtteranceFunction(WindowFunction):
     does.
     """
 
+    make_norms: MakeNorms = MeasuredNorms
+
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """features [1, 20C + 2640 + 1, 1, B + 1], style_affine [1, 2R, 1, 1] -> waveform [1, 1, 1,
         600B]; the caller cuts it at 600F.
@@ -347,7 +352,8 @@ class UtteranceFunction(WindowFunction):
         )
         # The packed row has one column more than the bucket has frames.
         inside = Mask.from_values(mask[..., :-1]).upsampled(STEPS_PER_FRAME)
-        affines = MeasuredNorms(style_affine, self.generator.sizes, self.generator.scales, inside)
+        generator = self.generator
+        affines = self.make_norms(style_affine, generator.sizes, generator.scales, inside)
         return self.generator(*unpack_window(entering, spectrum), affines)
 
 

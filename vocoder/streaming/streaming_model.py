@@ -14,7 +14,7 @@ so that samples can be computed before all of the utterance is. The bias of the 
 norm takes off the usual mean of what the norm reads: fp16 would round the rest against it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,6 +181,10 @@ class MeasuredNorms(GivenNorms):
         # no reciprocal of the mean: coremltools adds an epsilon of 1e-4 to what it inverts
         self._inside = mask.values / mask.mean
         self._weights = {scale: mask.values * scale for scale in dict.fromkeys(self._scales)}
+
+
+# of a stage's affine, sizes and scales, under a mask
+MakeNorms = Callable[[Tensor, list[int], list[float], Mask], GivenNorms]
 
 
 class AffineConv(nn.Module):
