@@ -17,8 +17,9 @@ from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.kokoro_int8.cache import is_available
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.eval import natural
+from kokoro_ane.eval import gates, natural
 from kokoro_ane.eval.execution import judge_clip
+from kokoro_ane.eval.gates import COMMON, PLACED, WORST
 from kokoro_ane.eval.natural import (
     CACHED,
     FOLDER,
@@ -232,6 +233,31 @@ def test_stored_gives_the_figures_that_measuring_gives(demo, tmp_path):
     assert (made.origin, read.origin) == (MEASURED, CACHED)
     assert read.figures == made.figures
     assert read.variation == made.variation
+
+
+def test_all_other_seeds_are_asked_where_a_place_is_near_its_limit(demo, tmp_path, monkeypatch):
+    clip = replace(phrase(), id="judged-00")
+    worst = {gate.metric for gate in COMMON if gate.statistic == WORST} & set(PLACED)
+    results = []
+    for near, seeded in ((np.inf, False), (0.0, True)):
+        # the second run reads what the first one kept
+        monkeypatch.setattr(gates, "NEAR", near)
+        variations = Variations(folder=tmp_path)
+        reference = Reference(demo, 0, None, variations)
+        subject = VocoderSubject(reference, partial(noisy, reference))
+        result = judge_clip(VocoderComparison(reference), subject, clip)
+        results.append(result.figures)
+        assert reference.get_renders(clip).is_seeded == seeded
+        assert ((VOCODER, clip.id) in variations.read_measured_items()) == seeded
+        assert set(PLACED) <= result.figures.keys()
+        assert result.variation.keys().isdisjoint(PLACED) != seeded
+    by_one, by_all = results
+    assert len(worst) == 5
+    assert all(by_one[name] >= by_all[name] for name in worst)
+    assert any(by_one[name] > by_all[name] for name in worst)
+    assert {name: by_one[name] for name in by_one.keys() - set(PLACED)} == {
+        name: by_all[name] for name in by_all.keys() - set(PLACED)
+    }
 
 
 def test_what_the_repository_holds_is_of_this_code():

@@ -57,6 +57,7 @@ def order_pads(pairs: Sequence[tuple[int, int]]) -> list[int]:
 
 _CONV = (torch.conv1d, torch.conv2d, torch.conv3d)
 _FEW = 16  # channels; below, the channels-last kernels gain nothing
+_LONG = 7  # places of a row's kernel, from which they pay for the copies
 _CONV_TRANSPOSE = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 
 
@@ -82,16 +83,19 @@ def conv(
         x = F.pad(x, order_pads(pads))
         pads = [(0, 0)] * rank
     padding = [before for before, _ in pads]
+    channels_last = rank == 2 and is_channels_last(weight.shape, x.shape[2], groups)
     # (B, C, 1, S): the 1-D kernels are faster
-    if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:
+    is_row = rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0
+    if is_row and not channels_last:
         # [N, C, 1, S] -> [N, C, S], and weights [C_out, C_in, 1, K] -> [C_out, C_in, K]
         y = torch.conv1d(
             x[:, :, 0], weight[:, :, 0], bias, strides[1:], padding[1:], dilations[1:], groups
         )
         return y.unsqueeze(2)  # [N, C_out, 1, S_out]
-    # several rows: these kernels are faster, more so where C is no
-    if rank == 2 and is_channels_last(weight.shape, x.shape[2], groups):
-        x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))  # multiple of 16
+    # these kernels are faster for several rows and long kernels, more so where C is no multiple of
+    # 16
+    if channels_last:
+        x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
 
 
@@ -105,11 +109,12 @@ def is_channels_last(weight_shape: Sequence[int], height: int | None, groups: in
     """Whether a two-dimensional convolution runs on tensors stored with their channels last: the
     planner stores such weights so at load.
     """
-    # One row with a kernel of one row goes to the 1-D kernels and needs no other order.
+    if groups > 1 or min(weight_shape[:2]) < _FEW:
+        return False
+    # A short kernel of one row goes to the 1-D kernels and needs no other order.
     several = weight_shape[2] > 1 or (height is not None and height > 1)
     # A kernel of one place gains nothing by it, and small networks would pay for the copies.
-    several = several and max(weight_shape[2:]) > 1
-    return several and groups == 1 and min(weight_shape[:2]) >= _FEW
+    return max(weight_shape[2:]) > 1 if several else weight_shape[3] >= _LONG
 
 
 def conv_transpose(
