@@ -31,14 +31,12 @@ import numpy as np
 import torch
 
 from kokoro_ane.core import FRAMES_PER_SECOND, InputError, Manifest, release_memory
+from kokoro_ane.eval.comparisons import COMPARISONS, Comparison, Natural
 from kokoro_ane.eval.natural import MEASURED
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
-    COMPARISONS,
     ClipReader,
-    Comparison,
     EncoderSubject,
-    Natural,
     ProductSubject,
     Subject,
     VocoderSubject,

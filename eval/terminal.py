@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kokoro_ane.core import BOTH, CORPUS, not_releasable, print_table
+from kokoro_ane.eval.comparisons import COMPARISONS
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADDLES
 from kokoro_ane.eval.levels import LevelRecord, describe_problem
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.renditions import COMPARISONS
 from kokoro_ane.eval.report_figures import (
     Record,
     compute_used_share,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kokoro_ane.eval import execution
+from kokoro_ane.eval.comparisons import Natural, VocoderComparison
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.facts import read_facts
@@ -17,7 +18,6 @@ from kokoro_ane.eval.gates import select_gates
 from kokoro_ane.eval.judge import judge_results
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
-from kokoro_ane.eval.renditions import Natural, VocoderComparison
 from kokoro_ane.eval.report_figures import SHOWN
 from kokoro_ane.quantize.methods import METHODS
 

@@ -7,10 +7,10 @@ import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval import execution
+from kokoro_ane.eval.clip_figures import order_clips
 from kokoro_ane.eval.execution import ClipBench, ClipResult, Execution
 from kokoro_ane.eval.gates import COMMON
 from kokoro_ane.eval.judge import list_groups
-from kokoro_ane.eval.levels import order_clips
 from kokoro_ane.eval.quality import QualityOptions, judge_level
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.speech import own_corpus

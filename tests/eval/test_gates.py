@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.eval import gates, judge, renditions
+from kokoro_ane.eval import comparisons, gates, judge
+from kokoro_ane.eval.comparisons import VocoderComparison
 from kokoro_ane.eval.execution import ClipResult, judge_clip
 from kokoro_ane.eval.gates import COMMON, FEWEST_CLIPS, select_gates
 from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, decide, estimate_interval
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.renditions import Rendition, VocoderComparison, VocoderSubject
+from kokoro_ane.eval.renditions import Rendition, VocoderSubject
 from kokoro_ane.eval.subjects import STAGES, VOCODER
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.vocoder.packing import cut_excerpt
@@ -32,7 +33,7 @@ from tests.eval.controls.vocoder_controls import HARMLESS, LATER, SHIPPED, THIRT
 from tests.signals import delayed, phrase_of, white_noise
 
 MEAN, WORST = gates.MEAN, gates.WORST
-SCALED = {*renditions.SCALED, *DURATIONS}
+SCALED = {*comparisons.SCALED, *DURATIONS}
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 FLOOR = PERFECT | dict.fromkeys((*PROSODY, *DURATIONS), 0.1)
 FLOOR |= {"pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "speaker_distance": 0.2}
@@ -63,7 +64,7 @@ def missed_value(gate):
 def test_every_figure_has_a_gate():
     encoder, product = GATES["encoder"], GATES["product"]
     assert {gate.metric for gate in encoder} == set(PROSODY)
-    heard = {*renditions.VOCODER_ALONE, *renditions.HEARD, *DURATIONS}
+    heard = {*comparisons.VOCODER_ALONE, *comparisons.HEARD, *DURATIONS}
     assert {gate.metric for gate in product} == heard
     assert {gate.metric for gate in product if gate.multiple} <= SCALED
 

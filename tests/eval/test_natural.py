@@ -18,6 +18,7 @@ from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.kokoro_int8.cache import is_available
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.eval import gates, natural
+from kokoro_ane.eval.comparisons import COMPARISONS, VocoderComparison
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import COMMON, PLACED, WORST
 from kokoro_ane.eval.natural import (
@@ -38,7 +39,7 @@ from kokoro_ane.eval.natural import (
     write_stored,
 )
 from kokoro_ane.eval.reference import Reference, list_judged_clips
-from kokoro_ane.eval.renditions import COMPARISONS, VocoderComparison, VocoderSubject
+from kokoro_ane.eval.renditions import VocoderSubject
 from kokoro_ane.eval.subjects import ENCODER, STAGES, VOCODER
 from kokoro_ane.eval.variation import main
 from kokoro_ane.vocoder import eager

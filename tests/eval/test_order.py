@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from kokoro_ane.eval import execution
+from kokoro_ane.eval.clip_figures import measure_clips, order_clips
 from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Workers
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, select_gates
 from kokoro_ane.eval.judge import REJECT, SHIP, is_rejected, judge_results
-from kokoro_ane.eval.levels import measure_clips, order_clips
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.speech.corpus import Utterance
 from tests.commands import refused

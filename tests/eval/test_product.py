@@ -13,19 +13,13 @@ from kokoro_ane.core.contract import FRAME_SAMPLES, TUNING
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.staging import write_json
 from kokoro_ane.eval import levels
+from kokoro_ane.eval.comparisons import HEARD, SCALED, VOCODER_ALONE, ProductComparison
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.judge import REJECT, SHIP
 from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure
 from kokoro_ane.eval.metrics.trial import Retimed, Trial
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.renditions import (
-    HEARD,
-    SCALED,
-    VOCODER_ALONE,
-    ClipReader,
-    ProductComparison,
-    ProductSubject,
-)
+from kokoro_ane.eval.renditions import ClipReader, ProductSubject
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.speech.speech import load_own_speech
 from tests.commands import printed, refused

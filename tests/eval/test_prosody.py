@@ -11,6 +11,7 @@ import torch
 
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.encoder.encoder_steps import Encoded
+from kokoro_ane.eval.comparisons import EncoderComparison
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import ENCODER_GATES
 from kokoro_ane.eval.judge import REJECT, UNDECIDED, judge_results
@@ -18,7 +19,7 @@ from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.renditions import ClipReader, EncoderComparison, EncoderSubject
+from kokoro_ane.eval.renditions import ClipReader, EncoderSubject
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.speech.corpus import Utterance
 from kokoro_ane.speech.speech import load_own_speech

@@ -110,9 +110,9 @@ def main(argv: list[str] | None = None) -> int:
     from rich.progress import track
 
     from kokoro_ane.core import open_checkpoint
+    from kokoro_ane.eval.comparisons import COMPARISONS
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import Reference, list_judged_clips
-    from kokoro_ane.eval.renditions import COMPARISONS
     from kokoro_ane.speech import load_own_speech
     from tests.eval.controls.negative_controls import ControlTrials, Setting
 

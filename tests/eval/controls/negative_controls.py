@@ -28,13 +28,12 @@ from kokoro_ane.encoder import (
     EncoderPackage,
     make_torch_functions,
 )
+from kokoro_ane.eval.comparisons import COMPARISONS, ROW_STEPS
 from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import FEWEST_CLIPS, select_gates
 from kokoro_ane.eval.judge import SHIP, Judgement, judge_results
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
-    COMPARISONS,
-    ROW_STEPS,
     ClipReader,
     EncoderSubject,
     ProductSubject,
