@@ -41,6 +41,8 @@ from mlprogram import load_rules
 if TYPE_CHECKING:
     from kokoro_ane.eval.decision import Choice
 
+ENCODERS = "mixed,w8g,lossless"  # of a product, the first that ships
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOptions(SessionOptions):
@@ -58,7 +60,10 @@ class ReleaseOptions(SessionOptions):
     )
     product: bool = option("levels of encoder and vocoder that ship, combined", False)
     encoders: str = option(
-        "with --product: levels of the encoder, with commas", "mixed,w8g,lossless", rare=True
+        f"with --product: levels of the encoder, with commas (default: {ENCODERS}; of a search"
+        " first the one that it finds, searched)",
+        "",
+        rare=True,
     )
     chip: str = option("chip of the Neural Engine column", "m4", metavar="CHIP")
     no_build: bool = option("judge only the packages that are there", False, rare=True)
@@ -75,9 +80,10 @@ def parse_levels(options: ReleaseOptions, layout: str) -> list[tuple[Method, str
     if options.searches:
         names = (options.methods or "mixed18").split(",")
         chosen = [parse_level(name, layout) for name in names]
-        if unknown := [method.name for method, _ in chosen if method.name not in CHOICES]:
+        by_recipe = [name for name in CHOICES if name in METHODS]
+        if unknown := [method.name for method, _ in chosen if method.name not in by_recipe]:
             raise InputError(
-                f"--methods {unknown[0]}: a recipe is searched for {' or '.join(CHOICES)}"
+                f"--methods {unknown[0]}: a recipe is searched for {' or '.join(by_recipe)}"
             )
         return chosen
     if options.methods:
@@ -93,7 +99,9 @@ def combine_products(
     """Every encoder of --encoders with every vocoder of these levels; of a search, all encoders."""
     if options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
-    encoders = [find_method(name, ENCODER).name for name in options.encoders.split(",")]
+    usual = f"searched,{ENCODERS}" if options.searches else ENCODERS
+    names = (options.encoders or usual).split(",")
+    encoders = [find_method(name, ENCODER).name for name in names]
     if options.searches:
         return [(encoders, level) for level in levels]
     vocoders = [level_name(method.name, layout) for method, layout in levels]
@@ -150,7 +158,8 @@ def choose_release(options: ReleaseOptions) -> "tuple[Choice, dict[str, Any], Pa
     searched: dict[str, Any] = {}
     with open_session(options, checkpoint, cache, not options.no_build) as context:
         if options.searches:
-            from kokoro_ane.eval.search import search_level, search_product
+            from kokoro_ane.eval.product_search import search_product
+            from kokoro_ane.eval.search import search_level
 
             judge = search_product if options.product else search_level
             judge = partial(judge, most_mb=options.at_most, record=searched)

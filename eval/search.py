@@ -15,7 +15,7 @@ import hashlib
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -35,12 +35,9 @@ from kokoro_ane.eval.gates import MEAN
 from kokoro_ane.eval.judge import BROKEN, LONG_S, SHIP, WORDS
 from kokoro_ane.eval.levels import (
     LevelRecord,
-    count_parts_beside,
-    judge_encoder_alone,
     judge_file,
     judge_method,
     judge_package,
-    judge_product,
 )
 from kokoro_ane.eval.report_figures import compute_used_share, parse_metric, parse_statistic
 from kokoro_ane.eval.session import JudgeContext
@@ -126,11 +123,9 @@ class Search:
         """Measure what the uncompressed package takes of each limit, and what every layer loses at
         every level.
         """
-        clips = list_tuning_clips(context.checkpoint)
-        options = replace(context.options, set=TUNING)
-        tuning = replace(context, clips=clips, options=options)
+        tuning = make_tuning_context(context)
         print(
-            f"what {parent.level} takes of each limit, on {len(clips)} tuning clips",
+            f"what {parent.level} takes of each limit, on {len(tuning.clips)} tuning clips",
             file=sys.stderr,
         )
         whole = judge_package(METHODS[parent.method], parent, tuning)
@@ -229,6 +224,12 @@ def list_tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:
     return tuple(clips)
 
 
+def make_tuning_context(context: JudgeContext) -> JudgeContext:
+    """The same with the tuning set's clips."""
+    options = replace(context.options, set=TUNING)
+    return replace(context, clips=list_tuning_clips(context.checkpoint), options=options)
+
+
 def search_level(
     method: Method,
     layout: str,
@@ -257,30 +258,6 @@ def search_level(
     trials = [one.record() for one in search.trials]
     record["search"] = {"asked": asked, "room": ROOM, "trials": trials, "taken": trial.record()}
     return level
-
-
-def search_product(
-    encoders: Sequence[str],
-    vocoder: tuple[Method, str],
-    context: JudgeContext,
-    most_mb: float | None,
-    record: dict[str, Any],
-) -> LevelRecord:
-    """The first of the encoders that ships alone, with the vocoder that is found in what the others
-    leave of `most_mb`. Raises InputError where no encoder ships, or where nothing is left.
-    """
-    for encoder in encoders:
-        if judge_encoder_alone(encoder, context)["verdict"] == SHIP:
-            break
-    else:
-        raise InputError(f"no encoder of {', '.join(encoders)} ships")
-    if most_mb is not None:
-        beside_mb = sum(count_parts_beside(encoder, context).values()) / 1e6
-        # What text, encoder and voice take of the budget is not the vocoder's.
-        most_mb -= beside_mb
-        print(f"{encoder}: {beside_mb:.1f} MB beside the vocoder", file=sys.stderr)
-    level = search_level(*vocoder, context, most_mb, record)
-    return judge_product(level["method"], encoder, context, SHIP, level["verdict"])
 
 
 def compute_shares(level: LevelRecord) -> dict[str, float]:

@@ -16,6 +16,10 @@ from .distances import SPEECH as SPEECH
 from .distances import compute_speech_vector as compute_speech_vector
 from .distances import cut_excerpts as cut_excerpts
 
+# What a search of the encoder chooses among
+from .encoder_candidates import Choice as Choice
+from .encoder_candidates import EncoderCandidates as EncoderCandidates
+
 # Weights to stored forms
 from .fits import quantize_rows as quantize_rows
 

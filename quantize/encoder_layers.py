@@ -26,9 +26,16 @@ from kokoro_ane.encoder import (
     make_torch_backend,
     make_torch_functions,
 )
-from kokoro_ane.quantize.methods import Method
+from kokoro_ane.quantize.methods import SCHEMES, Method
 from kokoro_ane.quantize.palettes import Fit, Unfolded
-from kokoro_ane.quantize.plan import LayerPlan, LayerSpec, is_fitted, plan_layer
+from kokoro_ane.quantize.plan import (
+    LayerPlan,
+    LayerSpec,
+    can_save,
+    is_fitted,
+    plan_layer,
+    require_same,
+)
 from kokoro_ane.quantize.statistics import ActivationStatistics, use_one_thread_each
 from kokoro_ane.quantize.stored_forms import LSTMWeight, OrderedLSTM
 from kokoro_ane.speech import load_own_speech
@@ -59,8 +66,26 @@ def with_stored_lstms(encoder: Encoder) -> Encoder:
     return copied.eval()
 
 
-def plan_encoder(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
-    """The plan of every weight that is large enough to pay, by name; of an LSTM as in
+def plan_encoder(
+    method: Method, encoder: Encoder, levels: Mapping[str, str] | None = None
+) -> dict[str, LayerPlan]:
+    """The plan of every weight that the method compresses, by name. `levels`: a recipe's, for a
+    method that follows one. Raises InputError for one of other weights.
+    """
+    layers = list_encoder_layers(encoder)
+    if method.by_recipe:
+        require_same("encoder", set(layers), set(levels or ()))
+    plan = {
+        path: plan_layer(
+            layer, SCHEMES[levels[path]].weights if levels else method.find_weights(path), False
+        )
+        for path, layer in layers.items()
+    }
+    return {path: entry for path, entry in plan.items() if entry.weights is not None}
+
+
+def list_encoder_layers(encoder: Encoder) -> dict[str, LayerSpec]:
+    """Every weight that is large enough to pay, by name; of an LSTM as in
     predictor.lstm.weight_ih.
     """
     functions = make_torch_functions(encoder)
@@ -71,7 +96,7 @@ def plan_encoder(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
         for scope in scopes
         for module in getattr(functions, function).get_submodule(scope).modules()
     }
-    plan = {}
+    layers = {}
     for path, layer in encoder.named_modules():
         stored = isinstance(layer, nn.Linear | nn.Conv2d | nn.Embedding | LSTMWeight)
         if not stored or path.startswith(LEFT_OUT) or ".bias" in path:
@@ -79,8 +104,9 @@ def plan_encoder(method: Method, encoder: Encoder) -> dict[str, LayerPlan]:
         shape = layer.weight.shape
         half = layer not in in_fp32
         entry = LayerSpec(path, False, shape.numel(), shape[1], shape[0], 0, False, False, half)
-        plan[path] = plan_layer(entry, method.find_weights(path), int8_input=False)
-    return {path: entry for path, entry in plan.items() if entry.weights is not None}
+        if can_save(entry):
+            layers[path] = entry
+    return layers
 
 
 @torch.no_grad()

@@ -246,8 +246,10 @@ def make_level(
     """Compress the checkpoint's vocoder or encoder. Raises InputError for a recipe that does not
     fit, and CheckFailed where an input has no range or no weight is compressed.
     """
+    if recipe is not None:
+        recipe.require_fits(checkpoint)
     if stage == ENCODER_NAME:
-        level = _make_encoder_level(checkpoint, method)
+        level = _make_encoder_level(checkpoint, method, recipe)
     else:
         level = _make_vocoder_level(checkpoint, method, recipe)
     if not level.forms:
@@ -258,8 +260,6 @@ def make_level(
 def _make_vocoder_level(
     checkpoint: Checkpoint, method: Method, recipe: QuantizationRecipe | None
 ) -> CompressionLevel:
-    if recipe is not None:
-        recipe.require_fits(checkpoint)
     vocoder = Vocoder.from_checkpoint(checkpoint)
     layers = list_vocoder_layers(vocoder)
     plan = plan_for(method, layers, recipe.levels if recipe else None)
@@ -270,11 +270,13 @@ def _make_vocoder_level(
     return replace(level, int8_macs_share=int8_macs_share(plan, layers), recipe=recipe)
 
 
-def _make_encoder_level(checkpoint: Checkpoint, method: Method) -> CompressionLevel:
+def _make_encoder_level(
+    checkpoint: Checkpoint, method: Method, recipe: QuantizationRecipe | None
+) -> CompressionLevel:
     encoder = with_stored_lstms(Encoder.from_checkpoint(checkpoint))
-    plan = plan_encoder(method, encoder)
+    plan = plan_encoder(method, encoder, recipe.levels if recipe else None)
     forms = _make_forms(encoder, plan, collect_encoder_fits(checkpoint, encoder, plan).get)
-    return CompressionLevel(method, forms, {}, {}, {})
+    return CompressionLevel(method, forms, {}, {}, {}, recipe=recipe)
 
 
 def _make_forms(

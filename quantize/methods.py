@@ -166,6 +166,7 @@ SCHEMES = MappingProxyType(
         "p6_gptq": Scheme(PaletteWeights(6, gptq=True)),
         "p4_gptq": Scheme(PaletteWeights(4, gptq=True)),
         "p8": Scheme(PaletteWeights(8)),
+        "p8g_gptq": Scheme(PaletteWeights(8, gptq=True, rows=ROWS)),
         "p6g_gptq": Scheme(PaletteWeights(6, gptq=True, rows=ROWS)),
         "p4g_gptq": Scheme(PaletteWeights(4, gptq=True, rows=ROWS)),
         "p3g_gptq": Scheme(PaletteWeights(3, gptq=True, rows=ROWS)),
@@ -313,6 +314,9 @@ _MIXED = dataclasses.replace(
     weights=_SIX,
     parts=_PARTS,
 )
+_SEARCHED = dataclasses.replace(
+    _TABLES, name="searched", title="each part as a search found", weights=None, by_recipe=True
+)
 _EXACT = Method(
     "lossless",
     "8 bits, the checkpoint's own grid",
@@ -327,7 +331,10 @@ STAGE_METHODS = MappingProxyType(
     {
         "vocoder": METHODS,
         "encoder": MappingProxyType(
-            {method.name: method for method in (*_FEW, _GROUPED, _TABLES, _MIXED, _EXACT)}
+            {
+                method.name: method
+                for method in (*_FEW, _GROUPED, _TABLES, _MIXED, _SEARCHED, _EXACT)
+            }
         ),
     }
 )
@@ -379,10 +386,12 @@ def _parse_setting(setting: str) -> tuple[str, Any]:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
 
 
-# What a search chooses from for every layer beside fp16, by the method that follows its recipe.
+# What a search chooses from, by the method that follows its recipe: for every layer of the vocoder
+# beside fp16, for every part of the encoder, finest first.
 CHOICES = MappingProxyType(
     {
         "mixed": ("w8", "p6", "p4", "p6_gptq", "p4_gptq"),
         "mixed18": ("w8", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
+        "searched": ("p8g_gptq", "p6g_gptq", "p4g_gptq"),
     }
 )

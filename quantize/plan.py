@@ -132,7 +132,7 @@ def plan_for(
         raise InputError(
             f"method {method.name!r} needs a recipe: `kokoro-ane release --smallest` finds one"
         )
-    _require_same({layer.name for layer in planned}, set(recipe))
+    require_same("vocoder", {layer.name for layer in planned}, set(recipe))
     return {layer.name: plan_by_level(layer, recipe[layer.name]) for layer in planned}
 
 
@@ -195,10 +195,11 @@ def plan_by_level(layer: LayerSpec, name: str) -> LayerPlan:
     return plan_layer(layer, level.weights, level.int8_input)
 
 
-def _require_same(vocoder: set[str], recipe: set[str]) -> None:
+def require_same(network: str, layers: set[str], recipe: set[str]) -> None:
+    """Raise InputError where a recipe names other layers than the network has."""
     for names, what in (
-        (recipe - vocoder, "names a layer that the vocoder does not have"),
-        (vocoder - recipe, "does not name"),
+        (recipe - layers, f"names a layer that the {network} does not have"),
+        (layers - recipe, "does not name"),
     ):
         if names:
             raise InputError(

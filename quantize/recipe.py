@@ -28,7 +28,7 @@ RECIPES = Path(__file__).parent / "recipes"
 FORMAT = 1
 UNROUNDED = "unrounded"  # weights that lie on no grid, as the hub's do
 OURS = json_of("checkpoint_sha256", "levels")
-FIND = "`kokoro-ane release --smallest` finds one"
+FIND = "`kokoro-ane release --smallest` finds one (the encoder's with --product)"
 
 
 @dataclass(frozen=True)

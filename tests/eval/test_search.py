@@ -173,26 +173,3 @@ def test_a_size_out_of_reach_is_named(searching, monkeypatch):
 
     made.candidates.find_within = refuse
     refused("out of reach", made.find_within, 9e6)
-
-
-def test_a_product_has_one_budget(monkeypatch):
-    """The first encoder that ships is taken, and the vocoder gets what it leaves."""
-    verdicts = {"mixed": "REJECT", "w8g": "SHIP"}
-    asked = []
-    monkeypatch.setattr(search, "judge_encoder_alone", lambda name, _: {"verdict": verdicts[name]})
-    parts = {"text": 4_000_000, "encoder": 30_000_000, "voice": 500_000}
-    monkeypatch.setattr(search, "count_parts_beside", lambda *_: parts)
-    monkeypatch.setattr(search, "judge_product", lambda *product: product)
-
-    def found(method, layout, context, most_mb, record):
-        asked.append((method, layout, most_mb))
-        return {"method": "mixed18", "verdict": "SHIP"}
-
-    monkeypatch.setattr(search, "search_level", found)
-    level = (METHODS["mixed18"], "streaming")
-    product = search.search_product(["mixed", "w8g"], level, None, 70.0, {})
-    assert asked == [(*level, pytest.approx(35.5))]
-    assert product == ("mixed18", "w8g", None, "SHIP", "SHIP")
-    search.search_product(["w8g"], level, None, None, {})
-    assert asked[1] == (*level, None)
-    refused("no encoder of mixed ships", search.search_product, ["mixed"], level, None, None, {})

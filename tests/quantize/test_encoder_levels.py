@@ -19,7 +19,13 @@ from kokoro_ane.encoder.encoder_steps import Buckets
 from kokoro_ane.encoder.functions import Encoder, make_torch_functions
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.quantize import encoder_layers, plan
-from kokoro_ane.quantize.compress import ENCODER_TENSORS, build_compressed, locate_level
+from kokoro_ane.quantize.compress import (
+    ENCODER_TENSORS,
+    LevelFile,
+    build_compressed,
+    locate_level,
+)
+from kokoro_ane.quantize.encoder_candidates import EncoderCandidates
 from kokoro_ane.quantize.encoder_layers import collect_encoder_fits, plan_encoder, with_stored_lstms
 from kokoro_ane.quantize.fits import make_form
 from kokoro_ane.quantize.level import load_level
@@ -30,11 +36,17 @@ from kokoro_ane.quantize.methods import (
     OwnGrid,
     PaletteWeights,
 )
+from kokoro_ane.quantize.recipe import locate_kept_recipe
 from kokoro_ane.quantize.stored_forms import Integers, Palette
 from kokoro_ane.speech.speech import load_own_speech
 from mlprogram import Program
+from tests.commands import refused
 
 LEVELS = STAGE_METHODS["encoder"]
+PARTS = {"bert", "bert_encoder", "text_encoder"} | {
+    f"predictor.{name}"
+    for name in ("text_encoder", "lstm", "duration_proj", "shared", "F0", "F0_proj", "N", "N_proj")
+}
 
 
 def noise(*shape, seed=0):
@@ -94,6 +106,33 @@ class TestStored:
         on_grid *= np.linspace(1, 2, 8, dtype=np.float32)[:, None]
         assert make_form(on_grid, OwnGrid()) is None
         assert make_form(weight.astype(np.float16), OwnGrid()) is None
+
+
+def test_a_searched_encoder_has_the_forms_of_its_choice(tiny_checkpoint, tmp_path, monkeypatch):
+    """Its file and recipe are read by whoever opens it, and a recipe of others is refused."""
+    monkeypatch.setattr(plan, "SMALL", 0)
+    clips = load_own_speech(tiny_checkpoint, "tuning")[:2]
+    monkeypatch.setattr(encoder_layers, "load_own_speech", lambda *_: clips)
+    candidates = EncoderCandidates.make(tiny_checkpoint, LEVELS["searched"])
+    assert set(candidates.parts) == PARTS
+    choice = candidates.choose_all("p8g_gptq") | {"text_encoder": "p4g_gptq"}
+    saved = [candidates.count_saved(candidates.choose_all(name)) for name in candidates.levels]
+    assert saved[0] < candidates.count_saved(choice) < saved[-1]
+    candidates.save(choice, tmp_path)
+    level = LevelFile.open("searched", tiny_checkpoint, tmp_path, "encoder").level
+    assert level.forms.keys() == candidates.layers.keys()
+    for path, form in level.forms.items():
+        assert form.settings["bits"] == (4 if path.startswith("text_encoder") else 8), path
+    path = locate_kept_recipe(tiny_checkpoint, "searched", tmp_path)
+    recipe = json.loads(path.read_text(encoding="utf-8"))
+    for change, message in (
+        ({"levels": dict(list(recipe["levels"].items())[1:])}, "recipe does not name"),
+        ({"levels": {**recipe["levels"], "lstm": "w8"}}, "that the encoder does not have: lstm"),
+        ({"checkpoint_sha256": "0" * 64}, "the recipe was found for checkpoint"),
+    ):
+        path.write_text(json.dumps(recipe | change), encoding="utf-8")
+        locate_level(LEVELS["searched"], tiny_checkpoint, tmp_path, ENCODER_NAME).unlink(True)
+        refused(message, LevelFile.open, "searched", tiny_checkpoint, tmp_path, "encoder")
 
 
 def arguments_for(method, checkpoint, build):
