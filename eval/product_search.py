@@ -30,7 +30,15 @@ from kokoro_ane.eval.search import ROOM, compute_shares, make_tuning_context, se
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.pipeline import build_package
-from kokoro_ane.quantize import CHOICES, Choice, EncoderCandidates, Method, find_method
+from kokoro_ane.quantize import (
+    CHOICES,
+    HALF,
+    Choice,
+    EncoderCandidates,
+    Method,
+    ensure_encoder,
+    find_method,
+)
 
 SEARCHED = "searched"
 # of what all parts save: less is not worth a measurement
@@ -133,6 +141,8 @@ def search_encoder(context: JudgeContext, record: dict[str, Any]) -> LevelRecord
     build = context.options.build
     search.candidates.save(choice, build)
     source = context.options.checkpoint
+    # a package that is there may be of another choice
+    ensure_encoder(context.make_request(HALF), build_package)
     build_package(QuantizeOptions(SEARCHED, stage=ENCODER, checkpoint=source, build=build))
     return judge_encoder_alone(SEARCHED, context)
 

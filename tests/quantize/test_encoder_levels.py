@@ -122,7 +122,7 @@ def test_a_searched_encoder_has_the_forms_of_its_choice(tiny_checkpoint, tmp_pat
     level = LevelFile.open("searched", tiny_checkpoint, tmp_path, "encoder").level
     assert level.forms.keys() == candidates.layers.keys()
     for path, form in level.forms.items():
-        assert form.settings["bits"] == (4 if path.startswith("text_encoder") else 8), path
+        assert form.entries.shape[1] == (16 if path.startswith("text_encoder") else 256), path
     path = locate_kept_recipe(tiny_checkpoint, "searched", tmp_path)
     recipe = json.loads(path.read_text(encoding="utf-8"))
     for change, message in (
