@@ -64,6 +64,7 @@ def searching(monkeypatch, tmp_path):
 
         monkeypatch.setattr(product_search, "judge_file", judged)
         monkeypatch.setattr(product_search, "compute_shares", dict)
+        monkeypatch.setattr(product_search, "take_far_ends", dict)
         monkeypatch.setattr(
             product_search, "replace", lambda one, **fields: SimpleNamespace(**fields)
         )
@@ -89,6 +90,13 @@ def test_where_the_whole_uses_more_the_parts_are_added_up(searching):
     found = search.find_smallest()
     assert found == {"albert": FINE, "lstm": COARSE, "text": FINE, "tiny": FINE}
     assert search.trials[-1]["share"] <= product_search.ROOM < search.trials[-2]["share"]
+
+
+def test_a_mean_counts_with_the_far_end_of_its_interval():
+    checks = [{"value": 1.0, "low": 0.5, "high": 2.0}, {"value": 3.0, "low": None, "high": None}]
+    far = product_search.take_far_ends({"checks": checks, "verdict": "SHIP"})
+    assert [check["value"] for check in far["checks"]] == [2.0, 3.0]
+    assert far["verdict"] == "SHIP"
 
 
 def test_where_nothing_holds_no_encoder_is_built(searching, monkeypatch):
