@@ -28,12 +28,12 @@ TRACKED = [Path(name) for name in tracked() if (ROOT / name).is_file()]
 LEVELS = (
     {"mlprogram": 58.3, "g2p": 109.0},
     {"core": 28.2},
-    {"encoder": 8.4, "vocoder": 24.1},
+    {"encoder": 8.4, "vocoder": 24.4},
     {"speech": 4.3},
-    {"quantize": 25.2},
+    {"quantize": 25.9},
     {"runtimes": 20.2},
     {"pipeline": 31.1},
-    {"eval": 44.2},
+    {"eval": 45.9},
     {"kokoro_ane": 1.9},
     {"training": 4.4},
     {"bench": 6.8},
@@ -45,7 +45,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS, DOC_PAGES = 222_800, 20_800, 14
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 224_600, 20_800, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
