@@ -7,7 +7,7 @@ name one level and say why.
     kokoro-ane release --at-most 40
     # a level a stage, judged together: docs/metrics.md
     kokoro-ane release --product [--encoders w8g] [--methods p6]
-    # the vocoder is searched in what the first encoder that ships leaves of the budget
+    # the encoder is searched, and then the vocoder in what it leaves of the budget
     kokoro-ane release --product --at-most 65
 
 Packages that are missing are built first. What was measured before is read from
