@@ -17,8 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kokoro_ane.core import InputError, QuantizeOptions, discard, sha256_of_json
-from kokoro_ane.eval.judge import SHIP, UNDECIDED
+from kokoro_ane.core import (
+    InputError,
+    Manifest,
+    QuantizeOptions,
+    discard,
+    release_memory,
+    sha256_of_json,
+)
+from kokoro_ane.eval.judge import SHIP
 from kokoro_ane.eval.levels import (
     LevelRecord,
     count_parts_beside,
@@ -60,6 +67,7 @@ class EncoderSearch:
     def start(cls, context: JudgeContext) -> "EncoderSearch":
         """Make every part at every level."""
         candidates = EncoderCandidates.make(context.checkpoint, find_method(SEARCHED, ENCODER))
+        release_memory()  # workers need it now
         return cls(make_tuning_context(context), candidates)
 
     def find_smallest(self) -> Choice | None:
@@ -139,23 +147,29 @@ def take_far_ends(level: LevelRecord) -> LevelRecord:
     return {**level, "checks": checks}
 
 
-def search_encoder(context: JudgeContext, record: dict[str, Any]) -> LevelRecord:
-    """Search the smallest encoder, build it and ask the judged sets once. `record` gets every
-    trial. Where nothing holds, the level is UNDECIDED and not built.
+def build_searched(context: JudgeContext, record: dict[str, Any]) -> bool:
+    """Search the smallest encoder and build it; False where nothing holds. `record` gets every
+    trial.
     """
     search = EncoderSearch.start(context)
     choice = search.find_smallest()
     record["encoder_search"] = {"room": ROOM, "trials": search.trials, "taken": choice}
     if choice is None:
         print("no choice of the encoder's parts holds", file=sys.stderr)
-        return {"verdict": UNDECIDED}
+        return False
     build = context.options.build
     search.candidates.save(choice, build)
     source = context.options.checkpoint
     # a package that is there may be of another choice
     ensure_encoder(context.make_request(HALF), build_package)
     build_package(QuantizeOptions(SEARCHED, stage=ENCODER, checkpoint=source, build=build))
-    return judge_encoder_alone(SEARCHED, context)
+    return True
+
+
+def measure_encoder(encoder: str, context: JudgeContext) -> int:
+    """The bytes of an encoder's packages, which are built where they are missing."""
+    request = replace(context.make_request(HALF), encoder=encoder)
+    return sum(Manifest.load(path).package_bytes for path in ensure_encoder(request, build_package))
 
 
 def search_product(
@@ -165,13 +179,12 @@ def search_product(
     most_mb: float | None,
     record: dict[str, Any],
 ) -> LevelRecord:
-    """The first of the encoders that ships alone, with the vocoder that is found in what the others
-    leave of `most_mb`. Raises InputError where no encoder ships, or where nothing is left.
+    """The smallest of the encoders that ships alone, with the vocoder that is found in what the
+    others leave of `most_mb`. Raises InputError where no encoder ships, or where nothing is left.
     """
-    for encoder in encoders:
-        found = encoder == SEARCHED
-        level = search_encoder(context, record) if found else judge_encoder_alone(encoder, context)
-        if level["verdict"] == SHIP:
+    built = [name for name in encoders if name != SEARCHED or build_searched(context, record)]
+    for encoder in sorted(built, key=lambda name: measure_encoder(name, context)):
+        if judge_encoder_alone(encoder, context)["verdict"] == SHIP:
             break
     else:
         raise InputError(f"no encoder of {', '.join(encoders)} ships")

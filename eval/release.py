@@ -41,7 +41,7 @@ from mlprogram import load_rules
 if TYPE_CHECKING:
     from kokoro_ane.eval.decision import Choice
 
-ENCODERS = "mixed,w8g,lossless"  # of a product, the first that ships
+ENCODERS = "mixed,w8g,lossless"  # of a product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class ReleaseOptions(SessionOptions):
     product: bool = option("levels of encoder and vocoder that ship, combined", False)
     encoders: str = option(
         f"with --product: levels of the encoder, with commas (default: {ENCODERS}; of a search"
-        " first the one that it finds, searched)",
+        " also the one that it finds, searched)",
         "",
         rare=True,
     )

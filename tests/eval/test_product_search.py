@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kokoro_ane.eval import product_search
-from kokoro_ane.eval.product_search import EncoderSearch, search_encoder
+from kokoro_ane.eval.product_search import EncoderSearch, build_searched
 from kokoro_ane.quantize.methods import CHOICES, METHODS
 from tests.commands import refused
 
@@ -104,20 +104,32 @@ def test_where_nothing_holds_no_encoder_is_built(searching, monkeypatch):
     assert search.find_smallest() is None
     monkeypatch.setattr(EncoderSearch, "start", lambda _: search)
     record = {}
-    assert search_encoder(search.context, record) == {"verdict": "UNDECIDED"}
+    assert not build_searched(search.context, record)
     assert record["encoder_search"]["taken"] is None
 
 
-def test_a_product_has_one_budget(monkeypatch):
-    """The first encoder that ships is taken, and the vocoder gets what it leaves."""
-    verdicts = {"mixed": "REJECT", "w8g": "SHIP"}
-    asked = []
+BYTES = {"searched": 22_000_000, "mixed": 24_000_000, "w8g": 30_000_000}
+
+
+@pytest.fixture
+def verdicts(monkeypatch):
+    """The verdict of each encoder; products are told by the arguments of what judges them."""
+    of = dict.fromkeys(BYTES, "SHIP")
     monkeypatch.setattr(
-        product_search, "judge_encoder_alone", lambda name, _: {"verdict": verdicts[name]}
+        product_search, "judge_encoder_alone", lambda name, _: {"verdict": of[name]}
     )
+    monkeypatch.setattr(product_search, "measure_encoder", lambda name, _: BYTES[name])
+    monkeypatch.setattr(product_search, "judge_product", lambda *product: product)
+    monkeypatch.setattr(product_search, "build_searched", lambda *_: of["searched"] != "none")
+    return of
+
+
+def test_a_product_has_one_budget(verdicts, monkeypatch):
+    """The smallest encoder that ships is taken, and the vocoder gets what it leaves."""
+    verdicts["mixed"] = "REJECT"
+    asked = []
     parts = {"text": 4_000_000, "encoder": 30_000_000, "voice": 500_000}
     monkeypatch.setattr(product_search, "count_parts_beside", lambda *_: parts)
-    monkeypatch.setattr(product_search, "judge_product", lambda *product: product)
 
     def found(method, layout, context, most_mb, record):
         asked.append((method, layout, most_mb))
@@ -125,7 +137,7 @@ def test_a_product_has_one_budget(monkeypatch):
 
     monkeypatch.setattr(product_search, "search_level", found)
     level = (METHODS["mixed18"], "streaming")
-    product = product_search.search_product(["mixed", "w8g"], level, None, 70.0, {})
+    product = product_search.search_product(["w8g", "mixed"], level, None, 70.0, {})
     assert asked == [(*level, pytest.approx(35.5))]
     assert product == ("mixed18", "w8g", None, "SHIP", "SHIP")
     product_search.search_product(["w8g"], level, None, None, {})
@@ -135,14 +147,13 @@ def test_a_product_has_one_budget(monkeypatch):
     )
 
 
-def test_the_encoder_that_is_found_goes_first(monkeypatch):
-    """Where the judged sets do not let it ship, the next one is asked."""
-    for verdict, taken in (("SHIP", "searched"), ("UNDECIDED", "w8g")):
-        monkeypatch.setattr(product_search, "search_encoder", lambda *_: {"verdict": verdict})  # noqa: B023
-        monkeypatch.setattr(product_search, "judge_encoder_alone", lambda *_: {"verdict": "SHIP"})
-        monkeypatch.setattr(product_search, "judge_product", lambda _, encoder, *__: encoder)
-        level = {"method": "mixed18", "verdict": "SHIP"}
-        monkeypatch.setattr(product_search, "search_level", lambda *_: level)  # noqa: B023
-        vocoder = (METHODS["mixed18"], "streaming")
-        encoders = ["searched", "w8g"]
-        assert product_search.search_product(encoders, vocoder, None, None, {}) == taken
+@pytest.mark.parametrize(
+    ("verdict", "taken"), [("SHIP", "searched"), ("UNDECIDED", "mixed"), ("none", "mixed")]
+)
+def test_the_encoder_that_is_found_is_one_of_them(verdict, taken, verdicts, monkeypatch):
+    verdicts["searched"] = verdict
+    level = {"method": "mixed18", "verdict": "SHIP"}
+    monkeypatch.setattr(product_search, "search_level", lambda *_: level)
+    vocoder = (METHODS["mixed18"], "streaming")
+    product = product_search.search_product(list(BYTES), vocoder, None, None, {})
+    assert product[1] == taken
