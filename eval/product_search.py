@@ -194,4 +194,7 @@ def search_product(
         most_mb -= beside_mb
         print(f"{encoder}: {beside_mb:.1f} MB beside the vocoder", file=sys.stderr)
     level = search_level(*vocoder, context, most_mb, record)
+    if level["verdict"] != SHIP:
+        # the product says no more than that its vocoder does not ship
+        print(f"{level['method']}: {'; '.join(level['reasons'])}", file=sys.stderr)
     return judge_product(level["method"], encoder, context, SHIP, level["verdict"])

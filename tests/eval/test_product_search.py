@@ -147,6 +147,14 @@ def test_a_product_has_one_budget(verdicts, monkeypatch):
     )
 
 
+def test_it_is_said_why_the_vocoder_does_not_ship(verdicts, monkeypatch, capsys):
+    level = {"method": "mixed18", "verdict": "REJECT", "reasons": ["a pause", "a click"]}
+    monkeypatch.setattr(product_search, "search_level", lambda *_: level)
+    vocoder = (METHODS["mixed18"], "streaming")
+    product_search.search_product(list(verdicts), vocoder, None, None, {})
+    assert "mixed18: a pause; a click" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("verdict", "taken"), [("SHIP", "searched"), ("UNDECIDED", "mixed"), ("none", "mixed")]
 )
