@@ -64,8 +64,8 @@ class VariationOptions(CommandOptions):
 def measure(
     checkpoint: "Checkpoint", texts: str, stages: Sequence[str], workers: int
 ) -> "Mapping[tuple[str, str], Item]":
-    """Measure what is missing of these stages and texts, by every neighbour; of a clip that was
-    judged before, one is enough. Returns every item that was measured, by kind and clip.
+    """Measure what is missing of these stages and texts, by every neighbour. Returns every item
+    that was measured, by kind and clip.
     """
     from kokoro_ane.eval.execution import Workers, split_cores
     from kokoro_ane.eval.natural import Variations
