@@ -21,19 +21,22 @@ from kokoro_ane.core import (
     InputError,
     Manifest,
     QuantizeOptions,
-    discard,
     release_memory,
-    sha256_of_json,
 )
 from kokoro_ane.eval.judge import SHIP
 from kokoro_ane.eval.levels import (
     LevelRecord,
     count_parts_beside,
     judge_encoder_alone,
-    judge_file,
     judge_product,
 )
-from kokoro_ane.eval.search import ROOM, compute_shares, make_tuning_context, search_level
+from kokoro_ane.eval.search import (
+    ROOM,
+    compute_shares,
+    judge_trial,
+    make_tuning_context,
+    search_level,
+)
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.subjects import ENCODER
 from kokoro_ane.pipeline import build_package
@@ -116,13 +119,14 @@ class EncoderSearch:
     def _judge(self, choice: Choice) -> Shares:
         """What a choice uses of each limit on the tuning set."""
         start = time.monotonic()
-        digest = sha256_of_json(dict(sorted(choice.items())))
-        # a folder for each: workers keep a file open by its name
-        folder = self.context.options.build / "search" / f"encoder-{digest[:16]}"
-        self.candidates.save(choice, folder)
-        context = replace(self.context, options=replace(self.context.options, build=folder))
-        shares = compute_shares(take_far_ends(judge_file(SEARCHED, ENCODER, context)))
-        discard(folder)  # the figures are kept
+        level = judge_trial(
+            (SEARCHED, ENCODER),
+            self.context,
+            self.context.options.build / "search",
+            choice,
+            lambda folder: self.candidates.save(choice, folder),
+        )
+        shares = compute_shares(take_far_ends(level))
         gate = max(shares, key=lambda name: shares[name])
         saved = self.candidates.count_saved(choice)
         self.trials.append(

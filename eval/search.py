@@ -15,8 +15,9 @@ import hashlib
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -195,13 +196,13 @@ class Search:
         point, size_bytes = self.candidates.find_within(most_bytes, weights)
         start = time.monotonic()
         # a folder for each: workers keep a file open by its name
-        digest = sha256_of_json(dict(sorted(point.levels.items())))
-        folder = self.candidates.folder / f"trial-{digest[:16]}"
-        self.candidates.save(point, size_bytes, folder, with_level=True)
-        options = replace(self.context.options, build=folder)
-        context = replace(self.context, options=options)
-        level = judge_file(self.method.name, VOCODER, context)
-        discard(folder)  # 30 MB; the figures are kept
+        level = judge_trial(
+            (self.method.name, VOCODER),
+            self.context,
+            self.candidates.folder,
+            point.levels,
+            lambda folder: self.candidates.save(point, size_bytes, folder, with_level=True),
+        )
         shares = compute_shares(level)
         # What the layout alone takes comes on top, because the level is judged without a layout.
         shares = {name: share + self.taken.get(name, 0.0) for name, share in shares.items()}
@@ -212,6 +213,24 @@ class Search:
         print(f"{trial.line} ({time.monotonic() - start:.0f} s)", file=sys.stderr)
         self.trials.append(trial)
         return trial
+
+
+def judge_trial(
+    level: tuple[str, str],
+    context: JudgeContext,
+    parent: Path,
+    levels: Mapping[str, str],
+    save: Callable[[Path], object],
+) -> LevelRecord:
+    """Judge a choice in PyTorch by the name and stage of its `level`. Its recipe and file, which
+    `save` writes, are gone afterwards, and its figures are kept.
+    """
+    # a folder for each: workers keep a file open by its name
+    folder = parent / f"trial-{sha256_of_json(dict(sorted(levels.items())))[:16]}"
+    save(folder)
+    record = judge_file(*level, replace(context, options=replace(context.options, build=folder)))
+    discard(folder)  # 30 MB
+    return record
 
 
 def list_tuning_clips(checkpoint: Checkpoint) -> tuple[Utterance, ...]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kokoro_ane.eval import product_search
+from kokoro_ane.eval import product_search, search
 from kokoro_ane.eval.product_search import EncoderSearch, build_searched
 from kokoro_ane.quantize.methods import CHOICES, METHODS
 from tests.commands import refused
@@ -62,12 +62,10 @@ def searching(monkeypatch, tmp_path):
                 gate: base + share * (more if whole else 1) for gate, share in enumerate(together)
             }
 
-        monkeypatch.setattr(product_search, "judge_file", judged)
+        monkeypatch.setattr(search, "judge_file", judged)
         monkeypatch.setattr(product_search, "compute_shares", dict)
         monkeypatch.setattr(product_search, "take_far_ends", dict)
-        monkeypatch.setattr(
-            product_search, "replace", lambda one, **fields: SimpleNamespace(**fields)
-        )
+        monkeypatch.setattr(search, "replace", lambda one, **fields: SimpleNamespace(**fields))
         context = SimpleNamespace(options=SimpleNamespace(build=tmp_path), checkpoint=None)
         return EncoderSearch(context, candidates)
 
