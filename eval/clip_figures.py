@@ -7,16 +7,19 @@ An interrupted run loses one clip at most, and a level that breaks a gate by one
 measured further.
 """
 
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from kokoro_ane.core import STREAMED, Manifest
 from kokoro_ane.eval.execution import ClipResult
-from kokoro_ane.eval.gates import Gate
-from kokoro_ane.eval.judge import is_rejected
+from kokoro_ane.eval.gates import PLACED, Gate
+from kokoro_ane.eval.judge import LONG_S, Judgement, is_rejected
+from kokoro_ane.eval.natural import EVERY
 from kokoro_ane.eval.renditions import fit_clip
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name
+from kokoro_ane.eval.subjects import VOCODER
 from kokoro_ane.speech import Clip, Utterance
 
 
@@ -87,3 +90,37 @@ def measure_clips(
         [results[clip.id] for clip in sorted(clips[:count], key=lambda clip: clip.id)],
         stopped if count < len(clips) else "",
     )
+
+
+def ask_every_seed(
+    judgement: Judgement, manifest: Manifest, context: JudgeContext
+) -> list[ClipResult]:
+    """The figures of a vocoder's clips with the natural variation of every other seed in the
+    metrics that leave a judgement open, where one of them spoke for all. They are written in place
+    of the former.
+    """
+    results = {result.id: result for result in judgement.clips}
+    whole = [clip for clip in context.clips if isinstance(clip, Utterance)]
+    clips = [fit_clip(clip, VOCODER, manifest.buckets[-1], context.reference) for clip in whole]
+    # A mean of all clips asks all of them, one of the long clips these.
+    least_s = 0.0 if any(not check.of for check in judgement.by_limit) else LONG_S
+    asking = [
+        clip
+        for clip in clips
+        if results[clip.id].seconds > least_s and not is_of_every_seed(results[clip.id])
+    ]
+    if asking:
+        print(f"too near to tell by one other seed: {len(asking)} clips ask all", file=sys.stderr)
+    metrics = sorted({check.gate.metric for check in judgement.by_limit})
+    tasks = [(VOCODER, clip) for clip in asking]
+    for (_, clip), natural in context.workers.measure_natural(tasks, metrics):
+        variation = results[clip.id].variation | natural.figures
+        result = replace(results[clip.id], variation=variation, origin=EVERY)
+        name = clip_name(manifest.package_sha256, context.execution, clip)
+        results[clip.id] = ClipResult(**context.store.keep(name, asdict(result)))
+    return list(results.values())
+
+
+def is_of_every_seed(result: ClipResult) -> bool:
+    """Whether every other seed spoke in the natural variation of a vocoder's clip."""
+    return result.origin == EVERY or PLACED[0] in result.variation

@@ -217,13 +217,14 @@ class ClipBench:
         checkpoint = self.reference.checkpoint
         settle(checkpoint, {voice: checkpoint.library.blend(voice) for voice in voices})
 
-    def keep_natural(self, task: tuple[str, Utterance]) -> None:
-        """Measure the natural variation of a stage and a clip, and write it where the reference's
-        variations say.
+    def measure_natural(self, task: tuple[str, Utterance], only: Sequence[str] = ()) -> Natural:
+        """Measure the natural variation of a stage and a clip by every neighbour, which is written
+        where the reference's variations say, or some metrics of it, which are not.
         """
         stage, clip = task
-        COMPARISONS[stage](self.reference, thorough=True).get_natural(clip)
+        natural = COMPARISONS[stage](self.reference, only, thorough=True).get_natural(clip)
         self.reference.forget(clip)
+        return natural
 
 
 _BENCHES: list[ClipBench] = []  # of a worker process: one
@@ -343,11 +344,14 @@ class Workers:
             for _ in self._run_all(ClipBench.settle, shares):
                 pass
 
-    def measure_natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[object]:
-        """Measure the natural variation of these stages and clips; yield once for each that is
-        done.
-        """
-        return self._run_all(ClipBench.keep_natural, tasks)
+    def measure_natural(
+        self, tasks: Sequence[tuple[str, Utterance]], only: Sequence[str] = ()
+    ) -> Iterator[tuple[tuple[str, Utterance], Natural]]:
+        """Measure the natural variation of these stages and clips; yield each with it."""
+        if self._start is None and self.count == 1:
+            yield from ((task, self._bench.measure_natural(task, only)) for task in tasks)
+        else:
+            yield from self._run_all(partial(ClipBench.measure_natural, only=only), tasks)
 
     def _run_all(
         self, call: Callable[[ClipBench, Any], Any], items: Sequence[Any]

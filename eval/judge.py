@@ -62,7 +62,7 @@ def is_rejected(gates: Sequence[Gate], clip: ClipResult) -> bool:
 @dataclass(frozen=True)
 class GateResult:
     """A gate compared with a figure. `low`, `high`: the interval of a mean. `value` is None when
-    the metric was not measured.
+    the metric was not measured. `of`: the subset of the clips, "" for all.
     """
 
     gate: Gate
@@ -71,6 +71,7 @@ class GateResult:
     state: str
     low: float | None = None
     high: float | None = None
+    of: str = ""
 
     def explain(self) -> str:
         """Return what was missed or is not certain, by how much, and why it matters."""
@@ -82,9 +83,10 @@ class GateResult:
         if self.state == STRADDLES:
             moves = ", with which the limit moves too" if self.gate.multiple is not None else ""
             near = f", too near to tell with these clips{moves}"
+        of = f"{self.of}: " if self.of else ""
         return (
-            f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{near}:"
-            f" {self.gate.reason}"
+            f"{of}{self.gate.name} is {self.value:.4g}{span},"
+            f" limit {self.gate.rule(self.limit)}{near}: {self.gate.reason}"
         )
 
 
@@ -102,15 +104,15 @@ class Subset:
     ship: bool
     unheard: Sequence[str] = ()
 
-    def list_complaints(self, gates: Sequence[Gate], *states: str) -> list[str]:
-        """What is wrong with the means that have one of these states."""
+    def check_means(self, gates: Sequence[Gate], state: str) -> "list[GateResult]":
+        """The means that have this state."""
         found = (
-            check(gate, self.figures, self.variation, self.confidence)
+            replace(check(gate, self.figures, self.variation, self.confidence), of=self.name)
             for gate in gates
             if gate.statistic == MEAN and len(self.figures) >= FEWEST_FOR_A_MEAN
             if gate.metric not in self.unheard
         )
-        return [f"{self.name}: {one.explain()}" for one in found if one.state in states]
+        return [one for one in found if one.state == state]
 
     def compute_means(self, gates: Sequence[Gate]) -> dict[str, float | None]:
         """The means that have a limit, by metric."""
@@ -121,7 +123,8 @@ class Subset:
 @dataclass(frozen=True)
 class Judgement:
     """SHIP, REJECT or UNDECIDED, with every check, the reasons in words and every measured clip.
-    subsets: the means of subsets of the clips, by the subset's name.
+    subsets: the means of subsets of the clips, by the subset's name. by_limit: where
+    nothing else is open, the means whose limit moves with the natural variation.
     """
 
     verdict: str
@@ -129,6 +132,7 @@ class Judgement:
     reasons: tuple[str, ...]
     clips: tuple[ClipResult, ...] = ()
     subsets: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    by_limit: tuple[GateResult, ...] = ()
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -245,24 +249,25 @@ def decide(
         for c in checks
         if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
     ]
-    broken += [words for subset in subsets for words in subset.list_complaints(gates, BROKEN)]
+    broken += [c.explain() for subset in subsets for c in subset.check_means(gates, BROKEN)]
     # They are told beside every verdict, also where nothing is broken.
     means = {subset.name: subset.compute_means(gates) for subset in subsets}
     if defects or broken:
         return Judgement(REJECT, checks, (*defects, *broken), subsets=means)
     # BROKEN too: of very few clips a broken mean is no certain one.
-    open_ends = [c.explain() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
-    open_ends += [
-        words
-        for subset in subsets
-        if subset.ship
-        for words in subset.list_complaints(gates, STRADDLES)
-    ]
-    open_ends += doubts
+    undecided = [c for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
+    for subset in subsets:
+        undecided += subset.check_means(gates, STRADDLES) if subset.ship else []
+    few = []
     if len(clips) < FEWEST_CLIPS:
-        open_ends.insert(0, f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}")
-    if open_ends:
-        return Judgement(UNDECIDED, checks, tuple(open_ends), subsets=means)
+        few = [f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}"]
+    reasons = (*few, *(c.explain() for c in undecided), *doubts)
+    if reasons:
+        moving = (c for c in undecided if c.state == STRADDLES and c.gate.multiple is not None)
+        by_limit = tuple(moving)
+        if len(by_limit) < len(reasons):
+            by_limit = ()
+        return Judgement(UNDECIDED, checks, reasons, subsets=means, by_limit=by_limit)
     return Judgement(SHIP, checks, ("every gate holds",), subsets=means)
 
 

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from kokoro_ane.core import (
@@ -34,7 +35,7 @@ from kokoro_ane.core import (
     is_there,
     level_name,
 )
-from kokoro_ane.eval.clip_figures import measure_clips
+from kokoro_ane.eval.clip_figures import ask_every_seed, measure_clips
 from kokoro_ane.eval.execution import DECLARED, Execution
 from kokoro_ane.eval.facts import read_facts
 from kokoro_ane.eval.gates import FEWEST_CLIPS, select_gates
@@ -282,16 +283,20 @@ def _judge(
     stage = context.execution.stage
     gates = select_gates(name, first.layout, stage)
     results, stopped = measure_clips(name, first, context, gates, wrong)
-    # A product's vocoder is held to its long clips alone. There the next style row, in whose units
-    # an encoder and a product are judged, is nearly the same.
-    judgement = judge_results(
+    judge = partial(
+        judge_results,
         gates,
-        results,
-        context.options.claim,
-        wrong,
-        stopped,
+        claim=context.options.claim,
+        defects=wrong,
+        stopped=stopped,
+        # A product's vocoder is held to its long clips alone. There the next style row, in whose
+        # units an encoder and a product are judged, is nearly the same.
         predicted=stage == VOCODER,
     )
+    judgement = judge(results)
+    if judgement.by_limit and stage == VOCODER and not get_corpus(context.options):
+        results = ask_every_seed(judgement, first, context)
+        judgement = judge(results)
     origins = dict(Counter(clip.origin for clip in results))
     print(describe_origins(origins), file=sys.stderr)
     reason = explain_withheld(context.checkpoint)

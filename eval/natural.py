@@ -60,6 +60,7 @@ HEARING = "heard"  # beside the stages
 VARIATION = "variation"  # a folder of the user's cache
 SETS = (JUDGED, SECOND, VOICES)
 STORED, CACHED, MEASURED = ("stored", "cached", "measured")
+EVERY = "measured by every other seed"  # what one left open
 FOLDER = Path(__file__).parent / "data"
 INDEX = "index.json"
 METRICS_CODE = Path(__file__).parent / "metrics"
@@ -294,7 +295,7 @@ def decode_figures(item: Item) -> dict[str, float]:
 
 
 def is_of_every_seed(item: Item) -> bool:
-    """Whether a vocoder's item was measured by every other seed: by one, which tells a verdict
+    """Whether a vocoder's item was measured by every other seed: by one, which tells most verdicts
     enough, nothing is known of the places where seeds differ.
     """
     return PLACED[0] in decode_figures(item)

@@ -54,6 +54,11 @@ def parsed(path):
     return json.loads(path.read_bytes())
 
 
+def own_lines(lines):
+    """Lines of stderr but those about what another test's killed process left."""
+    return [line for line in lines if "an earlier run was killed" not in line]
+
+
 def heeds_ctrl_c():
     """Ctrl-C interrupts the process; the children of a background job would ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

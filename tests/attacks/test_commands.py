@@ -19,7 +19,7 @@ from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.errors import LONGEST_LINE
 from kokoro_ane.core.staging import recover
 from mlprogram.__main__ import main as mlprogram
-from tests.commands import ROOT, everything, heeds_ctrl_c, ran
+from tests.commands import ROOT, everything, heeds_ctrl_c, own_lines, ran
 
 WORK = """
     thesis/chapter.tex thesis-tiny/notes.txt build/mine/notes.txt
@@ -88,8 +88,7 @@ def call(command, capsys):
         code = (mlprogram if arguments[0] == "rules" else kokoro_ane)(arguments)
     except SystemExit as stop:  # argparse
         code = stop.code
-    lines = capsys.readouterr().err.strip().splitlines()
-    return code, [line for line in lines if "an earlier run was killed" not in line]
+    return code, own_lines(capsys.readouterr().err.strip().splitlines())
 
 
 # What is typed => words of the one line. {home} is the user's folder; P stands for `--phonemes

@@ -17,7 +17,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.speech.corpus import load
 from kokoro_g2p.part_of_speech import PATH, Tagger
-from tests.commands import ran, refused
+from tests.commands import own_lines, ran, refused
 from tests.demo_voice import DEMO_VOICE
 
 HUGE = 2 << 40
@@ -32,7 +32,7 @@ def shell(line, before=None, **more):
     """Exit code, stdout and the lines of stderr of `kokoro-ane LINE`."""
     line = f"exec 3>&1; {sys.executable} -m kokoro_ane {line}"
     done = ran(*"bash -o pipefail -c".split(), line, env=os.environ | more, preexec_fn=before)
-    return done.returncode, done.stdout, done.stderr.splitlines()
+    return done.returncode, done.stdout, own_lines(done.stderr.splitlines())
 
 
 @pytest.mark.parametrize("verb", ["--help", "speak --help", "more", "g2p hello"])

@@ -179,9 +179,21 @@ def test_what_is_missing_or_too_near_does_not_ship():
     assert near.verdict == UNDECIDED
     straddling = [check.gate.name for check in near.checks if check.state == judge.STRADDLES]
     assert straddling == ["pesq mean"]
+    assert not near.by_limit
     assert "too near to tell" in near.reasons[0]
     assert verdict(clips(), doubts=("no device",)) == UNDECIDED
     assert verdict(clips(pesq=1.0), doubts=("no device",)) == REJECT
+
+
+def test_other_seeds_are_wanted_where_only_their_limit_is_open():
+    words = [PERFECT | {"words_changed": 1.0 + i % 2} for i in range(FEWEST_CLIPS)]
+    other = [PERFECT | {"words_changed": 1.5 * (i % 2)} for i in range(FEWEST_CLIPS)]
+    assert decide(COMMON, words, other).by_limit
+    assert not decide(COMMON, words, other, doubts=("no device",)).by_limit
+    assert not decide(COMMON, words[1:], other[1:]).by_limit
+    assert not decide(COMMON, words, words).by_limit  # it ships
+    unsure = [clip | {"pesq": (4.12, 3.9)[i % 2]} for i, clip in enumerate(words)]
+    assert not decide(COMMON, unsure, other).by_limit
 
 
 def test_clips_are_resampled_with_their_limits():

@@ -19,8 +19,10 @@ import torch
 from markupsafe import escape
 
 from kokoro_ane.eval import execution, progress
+from kokoro_ane.eval.comparisons import Natural, VocoderComparison
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import THREADS, Execution, Workers, split_cores
+from kokoro_ane.eval.gates import PLACED
 from kokoro_ane.eval.listening import (
     REFERENCE,
     Audition,
@@ -46,7 +48,7 @@ from kokoro_ane.speech.speech import load_own_speech
 from tests.builds import small_config
 from tests.commands import parsed, printed, refused
 from tests.demo_voice import heldout
-from tests.eval.release_build import made_up, release
+from tests.eval.release_build import PERFECT, made_up, release
 from tests.random_checkpoint import write_checkpoint
 
 
@@ -135,6 +137,37 @@ def test_an_interrupted_level_goes_on_where_it_stopped(placed, measured, monkeyp
     monkeypatch.setattr(execution, "judge_clip", honest)
     release(placed, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 48
+
+
+@pytest.mark.parametrize(("by_all", "verdict"), [(1.0, "SHIP"), (0.45, "REJECT")])
+def test_other_seeds_are_asked_where_one_leaves_a_verdict_open(
+    by_all, verdict, placed, measured, monkeypatch, capsys
+):
+    """One seed changes no word in half of the clips, so the limit is too wide to tell; asked once,
+    and kept.
+    """
+    honest = execution.judge_clip
+
+    def by_one(comparison, subject, clip):
+        result = honest(comparison, subject, clip)
+        one = {name: value for name, value in result.variation.items() if name not in PLACED}
+        one["words_changed"] = 1.2 * (len(measured) % 2)
+        return replace(result, figures=result.figures | {"words_changed": 1.0}, variation=one)
+
+    asked = []
+
+    def by_every_seed(comparison, clip):
+        assert comparison.thorough
+        asked.append(clip.id)
+        return Natural(PERFECT | {"words_changed": by_all})
+
+    monkeypatch.setattr(execution, "judge_clip", by_one)
+    monkeypatch.setattr(VocoderComparison, "get_natural", by_every_seed)
+    for _ in range(2):
+        release(placed, "--methods", "fp16")
+        assert decision_of(placed)["levels"][0]["verdict"] == verdict
+    assert len(measured) == len(asked) == 48
+    assert capsys.readouterr().err.count("48 clips ask all") == 1
 
 
 def test_fresh_measures_again_and_leaves_nothing(placed, measured, capsys):
