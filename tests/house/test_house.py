@@ -33,7 +33,7 @@ LEVELS = (
     {"quantize": 25.9},
     {"runtimes": 20.2},
     {"pipeline": 31.1},
-    {"eval": 46.0},
+    {"eval": 46.5},
     {"kokoro_ane": 1.9},
     {"training": 4.4},
     {"bench": 6.8},
@@ -45,7 +45,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS, DOC_PAGES = 224_600, 20_800, 14
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 225_100, 20_800, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
