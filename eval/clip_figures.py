@@ -32,6 +32,16 @@ def order_clips(clips: Sequence[Clip]) -> list[Clip]:
     return falling[middle : middle + 2] + falling[:middle] + falling[middle + 2 :]
 
 
+def fit_clips(manifest: Manifest, context: JudgeContext) -> list[Clip]:
+    """The clips as the package takes them; lines of a corpus are cut when they are spoken."""
+    return [
+        fit_clip(clip, context.execution.stage, manifest.buckets[-1], context.reference)
+        if isinstance(clip, Utterance)
+        else clip
+        for clip in context.clips
+    ]
+
+
 def measure_clips(
     name: str,
     manifest: Manifest,
@@ -46,15 +56,7 @@ def measure_clips(
     """
     store = context.store
     execution = context.execution
-    longest = manifest.buckets[-1]
-    clips = order_clips(
-        [
-            fit_clip(clip, execution.stage, longest, context.reference)
-            if isinstance(clip, Utterance)
-            else clip
-            for clip in context.clips
-        ]
-    )
+    clips = order_clips(fit_clips(manifest, context))
     names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in clips}
     results = {
         clip_id: ClipResult(**figures)
@@ -77,7 +79,9 @@ def measure_clips(
     if count is None:
         if manifest.layout in STREAMED and not execution.level:
             context.workers.settle(unmeasured)
-        measured = context.workers.measure(manifest.path, execution, unmeasured, longest)
+        measured = context.workers.measure(
+            manifest.path, execution, unmeasured, manifest.buckets[-1]
+        )
         for clip, (result, seconds) in measured:
             results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
             context.progress.count_clip(clip, seconds)
@@ -99,28 +103,23 @@ def ask_every_seed(
     metrics that leave a judgement open, where one of them spoke for all. They are written in place
     of the former.
     """
+    clips = {clip.id: clip for clip in fit_clips(manifest, context)}
     results = {result.id: result for result in judgement.clips}
-    whole = [clip for clip in context.clips if isinstance(clip, Utterance)]
-    clips = [fit_clip(clip, VOCODER, manifest.buckets[-1], context.reference) for clip in whole]
     # A mean of all clips asks all of them, one of the long clips these.
-    least_s = 0.0 if any(not check.of for check in judgement.by_limit) else LONG_S
-    asking = [
-        clip
-        for clip in clips
-        if results[clip.id].seconds > least_s and not is_of_every_seed(results[clip.id])
+    least_s = LONG_S if all(check.of for check in judgement.by_limit) else 0.0
+    tasks = [
+        (VOCODER, clips[result.id])
+        for result in judgement.clips
+        if result.seconds > least_s
+        # By every seed, places were measured too, or this was asked before.
+        and not (PLACED[0] in result.variation or result.origin == EVERY)
     ]
-    if asking:
-        print(f"too near to tell by one other seed: {len(asking)} clips ask all", file=sys.stderr)
+    if tasks:
+        print(f"too near to tell by one other seed: {len(tasks)} clips ask all", file=sys.stderr)
     metrics = sorted({check.gate.metric for check in judgement.by_limit})
-    tasks = [(VOCODER, clip) for clip in asking]
     for (_, clip), natural in context.workers.measure_natural(tasks, metrics):
         variation = results[clip.id].variation | natural.figures
         result = replace(results[clip.id], variation=variation, origin=EVERY)
         name = clip_name(manifest.package_sha256, context.execution, clip)
         results[clip.id] = ClipResult(**context.store.keep(name, asdict(result)))
     return list(results.values())
-
-
-def is_of_every_seed(result: ClipResult) -> bool:
-    """Whether every other seed spoke in the natural variation of a vocoder's clip."""
-    return result.origin == EVERY or PLACED[0] in result.variation

@@ -27,10 +27,10 @@ from kokoro_ane.core import (
     source_sha256,
     tool_versions,
 )
-from kokoro_ane.eval.execution import open_bench
 from kokoro_ane.eval.natural import LISTENERS, VARIATION
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.store import MEASURING
+from kokoro_ane.eval.workers import open_bench
 
 ANSWER_S = 10  # within which a scheduler has to answer
 

@@ -258,15 +258,12 @@ def decide(
     undecided = [c for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
     for subset in subsets:
         undecided += subset.check_means(gates, STRADDLES) if subset.ship else []
-    few = []
+    reasons = (*(c.explain() for c in undecided), *doubts)
     if len(clips) < FEWEST_CLIPS:
-        few = [f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}"]
-    reasons = (*few, *(c.explain() for c in undecided), *doubts)
+        reasons = (f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}", *reasons)
     if reasons:
-        moving = (c for c in undecided if c.state == STRADDLES and c.gate.multiple is not None)
-        by_limit = tuple(moving)
-        if len(by_limit) < len(reasons):
-            by_limit = ()
+        moving = [c for c in undecided if c.state == STRADDLES and c.gate.multiple is not None]
+        by_limit = tuple(moving) if len(moving) == len(reasons) else ()
         return Judgement(UNDECIDED, checks, reasons, subsets=means, by_limit=by_limit)
     return Judgement(SHIP, checks, ("every gate holds",), subsets=means)
 

@@ -36,10 +36,11 @@ from kokoro_ane.runtimes import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
     from kokoro_ane.core import Checkpoint
-    from kokoro_ane.eval.execution import Execution, Workers
+    from kokoro_ane.eval.execution import Execution
     from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
+    from kokoro_ane.eval.workers import Workers
     from kokoro_ane.quantize import PackageRequest
     from kokoro_ane.speech import Clip
 
@@ -164,16 +165,12 @@ def open_session(
     progress display, until the block ends.
     """
     from kokoro_ane.eval.cluster import Cluster
-    from kokoro_ane.eval.execution import (
-        Execution,
-        Workers,
-        name_arithmetic,
-        split_cores,
-    )
+    from kokoro_ane.eval.execution import Execution, name_arithmetic
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
+    from kokoro_ane.eval.workers import Workers, split_cores
     from kokoro_ane.pipeline import build_package
     from kokoro_ane.quantize import HALF, PackageRequest, ensure_encoder
 

@@ -67,10 +67,10 @@ def measure(
     """Measure what is missing of these stages and texts, by every neighbour. Returns every item
     that was measured, by kind and clip.
     """
-    from kokoro_ane.eval.execution import Workers, split_cores
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import Reference, list_judged_clips
     from kokoro_ane.eval.renditions import fit_clip
+    from kokoro_ane.eval.workers import Workers, split_cores
     from kokoro_ane.vocoder import LONGEST_BUCKET
 
     # Only the folder is taken, so that what the repository stores is measured again too.

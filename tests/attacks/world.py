@@ -52,7 +52,7 @@ WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of this harness
 LONG = """
     core.builder.convert quantize.compress.make_level quantize.candidates.Candidates.measure
     runtimes.onnx.onnx_levels.write_level pipeline.intermediates.run_upstream
-    eval.execution.Workers.measure speech.speech.check_speech
+    eval.workers.Workers.measure speech.speech.check_speech
     pipeline.bundle_files.write_text_tables core.kokoro_int8.cache._decode
     core.kokoro_int8.packages.decode
 """.split()

@@ -15,10 +15,11 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.eval import cluster as cluster_module
 from kokoro_ane.eval.cluster import Cluster, build_archive, list_versions, pack_call
-from kokoro_ane.eval.execution import Execution, Workers
+from kokoro_ane.eval.execution import Execution
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import main as release
 from kokoro_ane.eval.subjects import ENCODER
+from kokoro_ane.eval.workers import Workers
 from kokoro_ane.quantize import LevelFile
 from kokoro_ane.speech.corpus import SpokenLine
 from kokoro_ane.speech.speech import load_own_speech

@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kokoro_ane.eval import execution
+from kokoro_ane.eval import workers as pool
 from kokoro_ane.eval.clip_figures import measure_clips, order_clips
-from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Workers
+from kokoro_ane.eval.execution import Execution
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, select_gates
 from kokoro_ane.eval.judge import REJECT, SHIP, is_rejected, judge_results
 from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.workers import MOST_LOSSES, Workers
 from kokoro_ane.speech.corpus import Utterance
 from tests.commands import refused
 from tests.eval.release_build import clips as figures
@@ -136,8 +137,8 @@ def workers_that_die(checkpoint, monkeypatch, deaths):
             deaths[each.id] -= 1
             raise BrokenProcessPool
 
-    monkeypatch.setattr(execution, "run_in_worker", run_in_worker)
-    monkeypatch.setattr(execution, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(2))
+    monkeypatch.setattr(pool, "run_in_worker", run_in_worker)
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(2))
     return Workers(Reference(checkpoint, 0), 2)
 
 

@@ -21,7 +21,7 @@ from markupsafe import escape
 from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.comparisons import Natural, VocoderComparison
 from kokoro_ane.eval.decision import choose
-from kokoro_ane.eval.execution import THREADS, Execution, Workers, split_cores
+from kokoro_ane.eval.execution import Execution
 from kokoro_ane.eval.gates import PLACED
 from kokoro_ane.eval.listening import (
     REFERENCE,
@@ -43,6 +43,7 @@ from kokoro_ane.eval.report_figures import (
 )
 from kokoro_ane.eval.report_page import read_asset, render_page
 from kokoro_ane.eval.terminal import print_release
+from kokoro_ane.eval.workers import THREADS, Workers, split_cores
 from kokoro_ane.speech.corpus import require_disjoint
 from kokoro_ane.speech.speech import load_own_speech
 from tests.builds import small_config
