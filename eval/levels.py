@@ -28,6 +28,7 @@ from kokoro_ane.core import (
     CORPUS,
     NUMERIC,
     STREAMED,
+    TUNING,
     CheckFailed,
     InputError,
     Manifest,
@@ -294,7 +295,9 @@ def _judge(
         predicted=stage == VOCODER,
     )
     judgement = judge(results)
-    if judgement.by_limit and stage == VOCODER and not get_corpus(context.options):
+    # A search of tuning sentences asks for shares of limits, and a corpus may be of thousands.
+    decides = context.options.set != TUNING and not get_corpus(context.options)
+    if judgement.by_limit and stage == VOCODER and decides:
         results = ask_every_seed(judgement, first, context)
         judgement = judge(results)
     origins = dict(Counter(clip.origin for clip in results))

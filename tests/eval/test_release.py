@@ -140,13 +140,17 @@ def test_an_interrupted_level_goes_on_where_it_stopped(placed, measured, monkeyp
     assert len(measured) == len(set(measured)) == 48
 
 
-@pytest.mark.parametrize(("by_all", "verdict"), [(1.0, "SHIP"), (0.45, "REJECT")])
+@pytest.mark.parametrize(
+    ("by_all", "asks", "verdict"),
+    [(1.0, True, "SHIP"), (0.45, True, "REJECT"), (1.0, False, "UNDECIDED")],
+)
 def test_other_seeds_are_asked_where_one_leaves_a_verdict_open(
-    by_all, verdict, placed, measured, monkeypatch, capsys
+    by_all, asks, verdict, placed, measured, monkeypatch, capsys
 ):
     """One seed changes no word in half of the clips, so the limit is too wide to tell; asked once,
-    and kept.
+    and kept. A search of tuning sentences does not ask.
     """
+    monkeypatch.setattr("kokoro_ane.eval.levels.TUNING", "tuning" if asks else None)
     honest = execution.judge_clip
 
     def by_one(comparison, subject, clip):
@@ -167,8 +171,8 @@ def test_other_seeds_are_asked_where_one_leaves_a_verdict_open(
     for _ in range(2):
         release(placed, "--methods", "fp16")
         assert decision_of(placed)["levels"][0]["verdict"] == verdict
-    assert len(measured) == len(asked) == 48
-    assert capsys.readouterr().err.count("48 clips ask all") == 1
+    assert (len(measured), len(asked)) == (48, 48 * asks)
+    assert capsys.readouterr().err.count("48 clips ask all") == asks
 
 
 def test_fresh_measures_again_and_leaves_nothing(placed, measured, capsys):
