@@ -100,7 +100,7 @@ def list_gates() -> Iterator[str]:
     yield "## Gates\n"
     yield "| gate | limit | reason |\n| --- | --- | --- |"
     for gate in (*COMMON, *FP16_ONLY):
-        limit = gate.rule(gate.limit)
+        limit = gate.describe_rule(gate.limit)
         if gate.multiple is not None:
             limit += f", <= {gate.multiple:g} seed variation"
         only = " (fp16)" if gate in FP16_ONLY else ""

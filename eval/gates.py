@@ -1,7 +1,7 @@
 """The limits that a level, an encoder or a product must keep to be released, each with its reason.
 Set before any result was seen.
 
-    for gate in select_gates("w8"): print(gate.name, gate.rule(gate.limit), gate.reason)
+    for gate in select_gates("w8"): print(gate.name, gate.describe_rule(gate.limit), gate.reason)
     select_gates("p6+w8g", stage=PRODUCT)
 
 Change a limit only with a new reason, never because a level missed it. eval/judge.py applies
@@ -47,19 +47,19 @@ class Gate:
         """Which way the metric is better."""
         return METRICS[self.metric].best
 
-    def limit_for(self, variation: float | None) -> float:
+    def compute_limit(self, variation: float | None) -> float:
         """Return the limit under this natural variation (None: not measured)."""
         if self.multiple is None or variation is None:
             return self.limit
         return min(self.limit, self.multiple * abs(variation))
 
-    def margin(self, value: float, limit: float) -> float:
+    def compute_margin(self, value: float, limit: float) -> float:
         """Return how far `value` is on the good side of `limit`; negative on the bad side."""
         if self.best == HIGHER:
             return value - limit
         return limit - (abs(value) if self.best == ZERO else value)
 
-    def rule(self, limit: float) -> str:
+    def describe_rule(self, limit: float) -> str:
         """Return the rule in words: ">= 4", "within 0.5"."""
         sign = {HIGHER: ">=", ZERO: "within"}.get(self.best, "<=")
         return f"{sign} {limit:.4g}"

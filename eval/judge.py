@@ -53,7 +53,7 @@ def is_rejected(gates: Sequence[Gate], clip: ClipResult) -> bool:
         return True
     # A mean waits for all clips, and so does a limit in natural variations.
     return any(
-        gate.margin(clip.figures[gate.metric], gate.limit) < 0
+        gate.compute_margin(clip.figures[gate.metric], gate.limit) < 0
         for gate in gates
         if gate.statistic == WORST and gate.multiple is None and gate.metric in clip.figures
     )
@@ -86,7 +86,7 @@ class GateResult:
         of = f"{self.of}: " if self.of else ""
         return (
             f"{of}{self.gate.name} is {self.value:.4g}{span},"
-            f" limit {self.gate.rule(self.limit)}{near}: {self.gate.reason}"
+            f" limit {self.gate.describe_rule(self.limit)}{near}: {self.gate.reason}"
         )
 
 
@@ -169,7 +169,7 @@ class Judgement:
                     "value": check.value,
                     "low": check.low,
                     "high": check.high,
-                    "rule": check.gate.rule(check.limit),
+                    "rule": check.gate.describe_rule(check.limit),
                     "moves": check.gate.multiple is not None,
                     "state": check.state,
                     "reason": check.gate.reason,
@@ -278,21 +278,25 @@ def check(
     natural = None
     if gate.multiple is not None:
         natural = compute_statistic(gate.metric, gate.statistic, variation)
-    limit = gate.limit_for(natural)
+    limit = gate.compute_limit(natural)
     # Without the variation of every clip a limit in multiples of it has no value.
     unscaled = gate.multiple is not None and (natural is None or len(variation) != len(clips))
     if value is None or unscaled:
         return GateResult(gate, None, limit, MISSING)
     if gate.statistic == WORST:
-        return GateResult(gate, value, limit, HOLDS if gate.margin(value, limit) >= 0 else BROKEN)
+        return GateResult(
+            gate, value, limit, HOLDS if gate.compute_margin(value, limit) >= 0 else BROKEN
+        )
     # The smaller of two limits holds, so the smaller of two margins counts.
     values = [clip[gate.metric] for clip in clips]
-    margins = [estimate_interval([gate.margin(value, gate.limit) for value in values], confidence)]
+    margins = [
+        estimate_interval([gate.compute_margin(value, gate.limit) for value in values], confidence)
+    ]
     if gate.multiple is not None:
         limits = [gate.multiple * clip[gate.metric] for clip in variation]
         pairs = zip(values, limits, strict=True)
         # Clip by clip: a clip and its own variation are resampled together.
-        scaled = [gate.margin(value, limit) for value, limit in pairs]
+        scaled = [gate.compute_margin(value, limit) for value, limit in pairs]
         margins.append(estimate_interval(scaled, confidence))
     least, most = min(low for low, _ in margins), min(high for _, high in margins)
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES

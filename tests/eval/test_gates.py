@@ -57,7 +57,7 @@ def clips(count=FEWEST_CLIPS, **figures):
 
 
 def missed_value(gate):
-    limit = gate.limit_for(FLOOR[gate.metric])
+    limit = gate.compute_limit(FLOOR[gate.metric])
     return limit - 0.01 if METRICS[gate.metric].best == HIGHER else limit + 0.01
 
 
@@ -154,8 +154,8 @@ def test_limits_are_tightened_by_seeds_and_never_loosened():
     eighth tightens it.
     """
     for gate in (gate for gate in COMMON if gate.multiple is not None):
-        assert gate.limit_for(8 * gate.limit) == gate.limit
-        assert gate.limit_for(gate.limit / 8 / gate.multiple) == pytest.approx(gate.limit / 8)
+        assert gate.compute_limit(8 * gate.limit) == gate.limit
+        assert gate.compute_limit(gate.limit / 8 / gate.multiple) == pytest.approx(gate.limit / 8)
         bad, noisy = (clips(**{gate.metric: by * gate.limit}) for by in (1.01, 8))
         assert decide(COMMON, bad, noisy).verdict == REJECT
     spread = [dict.fromkeys(SCALED, 1.0)] * FEWEST_CLIPS
