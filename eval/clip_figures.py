@@ -13,9 +13,9 @@ from dataclasses import asdict, replace
 
 from kokoro_ane.core import STREAMED, Manifest
 from kokoro_ane.eval.execution import ClipResult
-from kokoro_ane.eval.gates import PLACED, Gate
+from kokoro_ane.eval.gates import Gate
 from kokoro_ane.eval.judge import LONG_S, Judgement, is_rejected
-from kokoro_ane.eval.natural import EVERY
+from kokoro_ane.eval.natural import EVERY, is_of_every_seed
 from kokoro_ane.eval.renditions import fit_clip
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name
@@ -111,8 +111,8 @@ def ask_every_seed(
         (VOCODER, clips[result.id])
         for result in judgement.clips
         if result.seconds > least_s
-        # By every seed, places were measured too, or this was asked before.
-        and not (PLACED[0] in result.variation or result.origin == EVERY)
+        # what was asked before is of some metrics alone
+        and not (is_of_every_seed(result.variation) or result.origin == EVERY)
     ]
     if tasks:
         print(f"too near to tell by one other seed: {len(tasks)} clips ask all", file=sys.stderr)

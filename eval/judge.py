@@ -298,8 +298,11 @@ def check(
         # Clip by clip: a clip and its own variation are resampled together.
         scaled = [gate.compute_margin(value, limit) for value, limit in pairs]
         margins.append(estimate_interval(scaled, confidence))
-    least, most = min(low for low, _ in margins), min(high for _, high in margins)
-    state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
+    state = STRADDLES
+    if min(low for low, _ in margins) >= 0:
+        state = HOLDS
+    elif min(high for _, high in margins) < 0:
+        state = BROKEN
     return GateResult(gate, value, limit, state, *estimate_interval(values, confidence))
 
 

@@ -189,7 +189,7 @@ class Variations:
         return {
             (kind, clip): item
             for (kind, clip), item in items.items()
-            if kind != VOCODER or is_of_every_seed(item)
+            if kind != VOCODER or is_of_every_seed(decode_figures(item))
         }
 
     @cached_property
@@ -294,11 +294,11 @@ def decode_figures(item: Item) -> dict[str, float]:
     return dict(zip(names, map(float, item["values"]), strict=True))
 
 
-def is_of_every_seed(item: Item) -> bool:
-    """Whether a vocoder's item was measured by every other seed: by one, which tells most verdicts
-    enough, nothing is known of the places where seeds differ.
+def is_of_every_seed(figures: Mapping[str, float]) -> bool:
+    """Whether a vocoder's natural variation is that of every other seed: by one, which tells most
+    verdicts enough, nothing is known of the places where seeds differ.
     """
-    return PLACED[0] in decode_figures(item)
+    return PLACED[0] in figures
 
 
 def describe_origins(origins: Mapping[str, int]) -> str:

@@ -41,6 +41,7 @@ from kokoro_ane.eval.natural import (
     Item,
     Variations,
     compute_sound_probe,
+    decode_figures,
     is_of_every_seed,
 )
 from kokoro_ane.eval.subjects import VOCODER
@@ -245,7 +246,7 @@ class ReferenceRenders:
 
         def can_serve(item: Item) -> bool:
             of_these_frames = Allowance.read(item).cepstrum.size == ORDER * len(counted)
-            return of_these_frames and (not thorough or is_of_every_seed(item))
+            return of_these_frames and (not thorough or is_of_every_seed(decode_figures(item)))
 
         return self.model.variations.find(VOCODER, self.clip.id, self.probe, can_serve)
 
