@@ -1,5 +1,5 @@
 """Clips measured by the workers of a Dask scheduler, through the interface of local processes
-(concurrent.futures): eval/execution.py hands out the same calls to both.
+(concurrent.futures): eval/workers.py hands out the same calls to both.
 
     cluster = Cluster("tcp://10.0.0.5:8786", reference, threads=1)
     cluster.submit(run_in_worker, call, item).result()

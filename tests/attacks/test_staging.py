@@ -175,7 +175,7 @@ class TestTemporaryFiles:
     def test_workers_end_with_a_parent_that_was_killed(self, tmp_path):
         """They waited for clips for ever, with a gigabyte each."""
         code = (
-            "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.execution"
+            "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.workers"
             " import _stop_with_parent\nimport threading\ndef work():\n"
             " threading.Thread(target=_stop_with_parent, daemon=True).start()\n time.sleep(300)\nif"
             " __name__ == '__main__':\n p = m.get_context('fork').Process(target=work); p.start();"
@@ -184,6 +184,7 @@ class TestTemporaryFiles:
         (tmp_path / "parent.py").write_text(code)
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         done = ran(sys.executable, f"{tmp_path}/parent.py", env=environment)
+        assert done.returncode == -signal.SIGKILL, done.stderr
         worker = int(done.stdout)
         for _ in range(300):
             if (
