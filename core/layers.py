@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from mlprogram import can_convolve_row, convolve_row
+
 Module = TypeVar("Module", bound=nn.Module)
 
 
@@ -189,7 +191,10 @@ class Conv(_UpstreamWeight, nn.Conv2d):
         self.rounding: nn.Module | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(read_by(self, x))
+        x = read_by(self, x)
+        if can_convolve_row(x, self.weight, self.stride, self.groups):
+            return convolve_row(x, self.weight, self.bias, self.padding[1], self.dilation[1])
+        return super().forward(x)
 
 
 class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):

@@ -33,5 +33,9 @@ from .interface import TensorSpec as TensorSpec
 # In place of coremltools' MLModel
 from .mlmodel import MLModel as MLModel
 from .mlmodel import MLState as MLState
+
+# PyTorch's convolution of a long row, in fewer products
+from .ops.fourier import can_convolve_row as can_convolve_row
+from .ops.fourier import convolve_row as convolve_row
 from .package import open_package as open_package
 from .program import Program as Program

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mlprogram.errors import ProgramError
+from mlprogram.ops.fourier import can_convolve_row, convolve_row
 from mlprogram.ops.kernel import kernel
 
 
@@ -94,6 +95,8 @@ def conv(
         return y.unsqueeze(2)  # [N, C_out, 1, S_out]
     # these kernels are faster for several rows and long kernels, more so where C is no multiple of
     # 16
+    if is_row and can_convolve_row(x, weight, strides, groups):
+        return convolve_row(x, weight, bias, padding[1], dilations[1])
     if channels_last:
         x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
