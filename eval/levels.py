@@ -120,11 +120,12 @@ def judge_method(method: Method, layout: str, context: JudgeContext) -> LevelRec
     if not is_there(request.vocoder):
         failed = f"not built; `{make_options(method, layout).command}` builds it"
     if failed and context.may_build:
-        try:
-            ensure_vocoder(request, build_package)
-            failed = ""
-        except (InputError, CheckFailed) as problem:
-            failed = f"not built: {problem}"
+        with context.workers.settling(context.clips if layout in STREAMED else ()):
+            try:
+                ensure_vocoder(request, build_package)
+                failed = ""
+            except (InputError, CheckFailed) as problem:
+                failed = f"not built: {problem}"
     if failed:
         return make_failed_level(request.level, method.title, failed, method.unfit_for_engine)
     manifest = request.load_verified()

@@ -11,7 +11,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import (
+    CancelledError,
+    Executor,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
@@ -103,6 +109,7 @@ class Workers:
         self._executor: Executor | None = self._start_workers() if started else None
         if isinstance(number := getattr(self._executor, "count", None), int):
             self.count = number
+        self._ended = False
         self._abandoned = False  # whether clips are in work whose results are not needed
 
     def __enter__(self) -> Self:
@@ -112,9 +119,14 @@ class Workers:
         if self._executor is None:
             return
         if kind is not None or self._abandoned:
-            for process in multiprocessing.active_children():
-                process.terminate()
+            self._end_processes()
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _end_processes(self) -> None:
+        """End them with whatever they do; no others are started for it."""
+        self._ended = True
+        for process in multiprocessing.active_children():
+            process.terminate()
 
     def measure(
         self,
@@ -144,6 +156,21 @@ class Workers:
             print(f"{len(unsettled)} voices are settled first", file=sys.stderr)
         for _ in self._run(ClipBench.settle, [unsettled[place::count] for place in range(count)]):
             pass
+
+    @contextmanager
+    def settling(self, clips: Sequence[Clip]) -> Iterator[None]:
+        """Settle the voices while a package is converted inside, which keeps one core busy."""
+        if self.count == 1:
+            yield
+            return
+        with ThreadPoolExecutor(1) as thread:
+            settled = thread.submit(self.settle, clips)
+            try:
+                yield
+            except BaseException:
+                self._end_processes()  # or leaving would wait until all are settled
+                raise
+            settled.result()
 
     def measure_natural(
         self, tasks: Sequence[tuple[str, Clip]], only: Sequence[str] = ()
@@ -190,6 +217,8 @@ class Workers:
                 self._abandoned |= any(not task.cancel() and not task.done() for task in tasks)
             if not broken:
                 continue
+            if self._ended:
+                return
             # A worker that dies costs its clip: new ones measure what is left.
             losses += 1
             if losses == MOST_LOSSES:

@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from time import sleep
 from types import SimpleNamespace
 
 import numpy as np
@@ -165,3 +167,49 @@ def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
         for each, _ in workers.measure(Path("x.json"), Execution("declared"), CLIPS):
             done.append(each.id)
     assert sorted(done) == [each.id for each in CLIPS if each.id != "judged-03"]
+
+
+class TestSettling:
+    """Voices are settled beside a conversion."""
+
+    @pytest.fixture
+    def workers(self, tiny_checkpoint, monkeypatch):
+        """Two, of which each settles its share until it may end or is ended; and what tells."""
+        told = SimpleNamespace(shares=[], pools=0, may_end=Event(), ended=Event())
+
+        def run_in_worker(_call, voices):
+            told.shares.append(voices)
+            assert told.may_end.wait(60)
+            if told.ended.is_set():
+                raise BrokenProcessPool
+
+        def start_pool(*_):
+            told.pools += 1
+            return ThreadPoolExecutor(2)
+
+        def terminate():
+            told.ended.set()
+            told.may_end.set()
+
+        monkeypatch.setattr(pool, "is_settled", lambda _, voice: voice == "known")
+        monkeypatch.setattr(pool, "run_in_worker", run_in_worker)
+        monkeypatch.setattr(pool, "ProcessPoolExecutor", start_pool)
+        worker = SimpleNamespace(terminate=terminate)
+        monkeypatch.setattr(pool.multiprocessing, "active_children", lambda: [worker])
+        return Workers(Reference(tiny_checkpoint, 0), 2), told
+
+    def test_the_conversion_does_not_wait_for_it(self, workers):
+        clips = [replace(CLIPS[0], voice=voice) for voice in ("c", "a", "known", "b", "a")]
+        settling, told = workers
+        with settling.settling(clips):
+            told.may_end.set()  # would never come if settling came first
+        assert sorted(told.shares) == [["a", "c"], ["b"]]
+
+    def test_a_conversion_that_is_interrupted_ends_it(self, workers):
+        settling, told = workers
+        clips = [replace(CLIPS[0], voice=voice) for voice in "ab"]
+        with pytest.raises(KeyboardInterrupt), settling.settling(clips):
+            while len(told.shares) < 2:
+                sleep(0.01)
+            raise KeyboardInterrupt
+        assert told.pools == 1
