@@ -37,7 +37,9 @@ from typing import TYPE_CHECKING
 
 from kokoro_ane.core import (
     CORPUS,
+    PADDED,
     REQUIRED,
+    STREAMED,
     InputError,
     command,
     conclude,
@@ -164,6 +166,19 @@ def prepare_level(
     )
 
 
+def has_predicted_statistics(options: QualityOptions, checkpoint: "Checkpoint") -> bool:
+    """Whether executed packages are judged whose voices have to be settled."""
+    from kokoro_ane.vocoder import find_predictor_file
+
+    return (
+        options.stage != ENCODER
+        and options.runtime == DEFAULT_RUNTIME
+        and options.layout in ("", *STREAMED)
+        and not options.method.startswith(PADDED)
+        and find_predictor_file(checkpoint) is not None
+    )
+
+
 def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
     """The level that the options name, built where it is missing, and the file that holds every
     clip's figures.
@@ -194,14 +209,16 @@ def judge_level(options: QualityOptions) -> "tuple[LevelRecord, Path]":
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval import levels  # noqa: F401
-    stem, judge = prepare_level(options, checkpoint)
-    if options.corpus:
-        # A corpus must not overwrite the figures of the judged sets.
-        stem += f"-{CORPUS}"
-    out = out or folder / f"{stem}.json"
-    check_implied(out, ours)
     cache = options.build / "release" / "cache"
     with open_session(options, checkpoint, cache, may_build=True) as context:
+        spoken = context.clips if has_predicted_statistics(options, checkpoint) else ()
+        with context.workers.settling(spoken):
+            stem, judge = prepare_level(options, checkpoint)
+        if options.corpus:
+            # A corpus must not overwrite the figures of the judged sets.
+            stem += f"-{CORPUS}"
+        out = out or folder / f"{stem}.json"
+        check_implied(out, ours)
         level = judge(context)
     write_json(out, level, ours)
     return level, out
