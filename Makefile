@@ -57,7 +57,7 @@ controls: venv ## prove that the gates reject known errors and pass what does no
 	$(RUN) -m tests.eval.controls $(checkpoint_flag)
 
 bench: venv ## speed and memory of the executor against eager PyTorch
-	$(RUN) -m mlprogram.benches.executor
+	PYTHONPATH=mlprogram/tests $(RUN) -m mlprogram_benches.executor
 
 test: venv ## fast tests, in two processes (WORKERS=)
 	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -192,7 +192,7 @@ class Conv(_UpstreamWeight, nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         x = read_by(self, x)
-        if can_convolve_row(x, self.weight, self.stride, self.groups):
+        if can_convolve_row(x, self.weight, self.stride[1], self.groups):
             return convolve_row(x, self.weight, self.bias, self.padding[1], self.dilation[1])
         return super().forward(x)
 

@@ -182,7 +182,7 @@ class ScaledConv(Conv):
     def _run_conv(self, x: Tensor, bias: Tensor | None) -> Tensor:
         x = read_by(self, x)
         weight = self.weight
-        if can_convolve_row(x, weight, self.stride, self.groups):
+        if can_convolve_row(x, weight, self.stride[1], self.groups):
             return convolve_row(x, weight, bias, self.padding[1], self.dilation[1])
         return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation)
 

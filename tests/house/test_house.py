@@ -13,6 +13,7 @@ import tokenize
 from collections import Counter
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,11 @@ def test_every_make_target_is_phony():
         name for line in re.findall(r"^([a-z0-9 -]+):", text, re.MULTILINE) for name in line.split()
     }
     assert targets == phony
+
+
+def test_every_module_that_a_make_target_runs_is_there():
+    for module in set(re.findall(r"\$\(RUN\) -m ([\w.]+)", text_of(Path("Makefile")))):
+        assert find_spec(module), module
 
 
 def test_help_of_every_verb_comes_before_a_heavy_import():

@@ -87,6 +87,12 @@ def conv(
     channels_last = rank == 2 and is_channels_last(weight.shape, x.shape[2], groups)
     # (B, C, 1, S): the 1-D kernels are faster
     is_row = rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0
+    if is_row or rank == 1:
+        # [N, C, S] -> [N, C, 1, S], and the weights likewise
+        row, taps = (t.unsqueeze(2) if rank == 1 else t for t in (x, weight))
+        if can_convolve_row(row, taps, strides[-1], groups):
+            y = convolve_row(row, taps, bias, padding[-1], dilations[-1])
+            return y.squeeze(2) if rank == 1 else y
     if is_row and not channels_last:
         # [N, C, 1, S] -> [N, C, S], and weights [C_out, C_in, 1, K] -> [C_out, C_in, K]
         y = torch.conv1d(
@@ -95,8 +101,6 @@ def conv(
         return y.unsqueeze(2)  # [N, C_out, 1, S_out]
     # these kernels are faster for several rows and long kernels, more so where C is no multiple of
     # 16
-    if is_row and can_convolve_row(x, weight, strides, groups):
-        return convolve_row(x, weight, bias, padding[1], dilations[1])
     if channels_last:
         x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)

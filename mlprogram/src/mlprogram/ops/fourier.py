@@ -10,7 +10,6 @@ result is as near to the exact one as that of a direct sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -63,7 +62,7 @@ def compute_transforms(kernel: int) -> Transforms:
     return Transforms(*(torch.from_numpy(matrix).float() for matrix in matrices))
 
 
-def can_convolve_row(x: Tensor, weight: Tensor, strides: Sequence[int], groups: int) -> bool:
+def can_convolve_row(x: Tensor, weight: Tensor, stride: int, groups: int) -> bool:
     """Whether `convolve_row` takes this convolution of two dimensions, and gains by it. A graph
     that is written down, and gradients, are of the direct sum.
     """
@@ -72,7 +71,7 @@ def can_convolve_row(x: Tensor, weight: Tensor, strides: Sequence[int], groups: 
         return False
     return (
         x.dtype == weight.dtype == torch.float32
-        and x.shape[0] == x.shape[2] == weight.shape[2] == groups == strides[1] == 1
+        and x.shape[0] == x.shape[2] == weight.shape[2] == groups == stride == 1
         and weight.shape[3] >= _LONG
         and min(weight.shape[:2]) >= _MANY
         and weight.numel() * x.shape[3] >= _WORK
