@@ -26,6 +26,10 @@ from .examine.profile import profile_program as profile_program
 from .examine.rules import load_rules as load_rules
 from .examine.storage import Storage as Storage
 
+# PyTorch's convolution of a long row, in fewer products
+from .fourier import can_convolve_row as can_convolve_row
+from .fourier import convolve_row as convolve_row
+
 # One operation of a program, and its inputs and outputs
 from .graph import Operation as Operation
 from .interface import TensorSpec as TensorSpec
@@ -33,9 +37,5 @@ from .interface import TensorSpec as TensorSpec
 # In place of coremltools' MLModel
 from .mlmodel import MLModel as MLModel
 from .mlmodel import MLState as MLState
-
-# PyTorch's convolution of a long row, in fewer products
-from .ops.fourier import can_convolve_row as can_convolve_row
-from .ops.fourier import convolve_row as convolve_row
 from .package import open_package as open_package
 from .program import Program as Program

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mlprogram.errors import ProgramError
-from mlprogram.ops.fourier import can_convolve_row, convolve_row
+from mlprogram.fourier import can_convolve_row, convolve_row
 from mlprogram.ops.kernel import kernel
 
 
