@@ -191,10 +191,13 @@ class Conv(_UpstreamWeight, nn.Conv2d):
         self.rounding: nn.Module | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        x = read_by(self, x)
-        if can_convolve_row(x, self.weight, self.stride[1], self.groups):
-            return convolve_row(x, self.weight, self.bias, self.padding[1], self.dilation[1])
-        return super().forward(x)
+        return super().forward(read_by(self, x))
+
+    # torch's own, in fewer products; its caller read the weight, which a level computes each time
+    def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if can_convolve_row(x, weight, self.stride[1], self.groups):
+            return convolve_row(x, weight, bias, self.padding[1], self.dilation[1])
+        return super()._conv_forward(x, weight, bias)
 
 
 class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):

@@ -109,7 +109,7 @@ class Workers:
         self._executor: Executor | None = self._start_workers() if started else None
         if isinstance(number := getattr(self._executor, "count", None), int):
             self.count = number
-        self._ended = False
+        self._ended = False  # whether processes were ended on purpose
         self._abandoned = False  # whether clips are in work whose results are not needed
 
     def __enter__(self) -> Self:

@@ -24,7 +24,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core import Conv, read_by
-from mlprogram import can_convolve_row, convolve_row
 
 # factors of the columns a frame: pooling kernels of these sizes are within every chip's limit
 FACTORS = MappingProxyType({120: (4, 5, 6), 20: (4, 5)})
@@ -181,10 +180,10 @@ class ScaledConv(Conv):
 
     def _run_conv(self, x: Tensor, bias: Tensor | None) -> Tensor:
         x = read_by(self, x)
-        weight = self.weight
-        if can_convolve_row(x, weight, self.stride[1], self.groups):
-            return convolve_row(x, weight, bias, self.padding[1], self.dilation[1])
-        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation)
+        # While a graph is written down, the names of what is multiplied here are the package's.
+        if torch.jit.is_tracing():
+            return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
+        return self._conv_forward(x, self.weight, bias)
 
 
 class PerColumnScaledConv(ScaledConv):
