@@ -21,11 +21,15 @@ from kokoro_ane.quantize.level import CompressionLevel, save_level
 from kokoro_ane.quantize.methods import CHOICES, Method
 from kokoro_ane.quantize.plan import LayerSpec, list_vocoder_layers
 from kokoro_ane.quantize.recipe import locate_kept_recipe
-from kokoro_ane.quantize.streaming_level import ROWS_LEVEL, count_saved_by_products, is_always_rows
+from kokoro_ane.quantize.streaming_level import (
+    ROWS_LEVEL,
+    count_saved_by_products,
+    find_affine_palette,
+    is_in_product,
+)
 from kokoro_ane.quantize.trade_off import (
     Point,
     compute_trade_off,
-    count_saved_bytes,
     find_first_within,
     list_options,
     make_recipe,
@@ -36,6 +40,8 @@ from kokoro_ane.vocoder import StreamingStage, Vocoder
 # gradients of each excerpt, and excerpts of each kind: 64 gradients tell a layer's distance to a
 # sixth
 PROBES, EXCERPTS = 16, 4
+# of the generator's affines, which are one product in the default layout
+AFFINES_LEVEL = "p6g_gptq"
 # bytes by which a package is larger than its weights say: names, and how each one is stored
 BESIDE = 150_000
 
@@ -84,12 +90,13 @@ class Candidates:
         if parent.layout in STREAMED:
             stage = make_parent_stage(checkpoint, parent)
             assert isinstance(stage, StreamingStage)
-            fixed = {name: ROWS_LEVEL for name, layer in layers.items() if is_always_rows(layer)}
-            # What is int8 in every choice is taken off before sizes are compared.
-            whole_bytes -= count_saved_by_products(stage)
-            whole_bytes -= sum(
-                count_saved_bytes(layers[name], level) for name, level in fixed.items()
-            )
+            fixed = {
+                name: AFFINES_LEVEL if layer.is_style else ROWS_LEVEL
+                for name, layer in layers.items()
+                if is_in_product(layer)
+            }
+            # What is the same in every choice is taken off before sizes are compared.
+            whole_bytes -= count_saved_by_products(stage, find_affine_palette(fixed))
         free = {name: layer for name, layer in layers.items() if name not in fixed}
         return cls(checkpoint, method, free, fixed, levels, curvature, whole_bytes, folder)
 

@@ -286,6 +286,9 @@ class Converted(nn.Module):
             self.register_buffer(name, tensor)
 
 
+PACKED = ("values", "index")
+
+
 class StoredWeight(Converted):
     """Stands in a layer's weight. `label` names the constant in a package, `half` says whether the
     package computes with it in float16.
@@ -293,6 +296,7 @@ class StoredWeight(Converted):
 
     scale: Tensor | None
     setting = ""  # what its constructor takes beside arrays and label
+    packed_bits: int  # of each value of PACKED in a package
 
     def __init__(self, label: str, half: bool) -> None:
         super().__init__()
@@ -303,6 +307,13 @@ class StoredWeight(Converted):
         """What makes it again, with its arrays."""
         more = {self.setting: getattr(self, self.setting)}
         return {"kind": type(self).__name__, "label": self.label, **more}
+
+    def count_bytes(self) -> int:
+        """What its numbers take in a package: indices or integers of so many bits, and floats."""
+        return sum(
+            part.numel() * self.packed_bits // 8 if name in PACKED else part.nbytes
+            for name, part in self.named_buffers()
+        )
 
     def right_inverse(self, weight: Tensor) -> Tensor:
         """Called by `parametrize`: nothing is left of the weight that stood there."""
@@ -337,7 +348,7 @@ class Integers(StoredWeight):
         self, values: np.ndarray, scale: np.ndarray, label: str = "", bits: int = 8
     ) -> None:
         super().__init__(label, scale.dtype == np.float16)
-        self.bits = bits
+        self.bits = self.packed_bits = bits
         self.hold(values=values, scale=scale)
 
     def forward(self, _: Tensor | None = None) -> Tensor:
@@ -364,6 +375,7 @@ class Palette(StoredWeight):
     ) -> None:
         super().__init__(label, (entries if scale is None else scale).dtype == np.float16)
         self.axis = axis
+        self.packed_bits = entries.shape[1].bit_length() - 1
         self.hold(index=index, entries=entries, scale=scale)
 
     def forward(self, _: Tensor | None = None) -> Tensor:

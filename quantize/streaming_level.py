@@ -9,29 +9,39 @@ and so do the predictor's inputs, but its map was fitted to the uncompressed net
 bias correction of Nagel et al. 2019 (arXiv:1906.04721), applied to predicted statistics.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
 
 from kokoro_ane.core import DECODER, UTTERANCE
-from kokoro_ane.quantize.fits import quantize_rows
+from kokoro_ane.quantize.fits import make_form, quantize_rows, quantize_symmetric
 from kokoro_ane.quantize.level import CompressionLevel
+from kokoro_ane.quantize.methods import SCHEMES, PaletteWeights
+from kokoro_ane.quantize.palettes import Fit, Unfolded, compute_style_moments
 from kokoro_ane.quantize.plan import LayerSpec
 from kokoro_ane.quantize.statistics import run_on_threads
-from kokoro_ane.quantize.stored_forms import store
+from kokoro_ane.quantize.stored_forms import StoredWeight, store
 from kokoro_ane.speech import make_calibration_inputs
-from kokoro_ane.vocoder import Residuals, StreamingStage, Vocoder
+from kokoro_ane.vocoder import HiddenStatistics, Residuals, StreamingStage, Vocoder
 
 # The source convolution of the first stage, with columns as rows: its weight has another shape than
 # the vocoder's, and taps of zero that a palette need not have.
 PACKED_SOURCE = "generator.noise_convs.0"
-# Layers of the decoder that the vocoder does not have, always int8 rows: the style's affines and
-# the predictor's product, whose rows belong to norms of very different range; what is pooled.
+# Layers of the decoder that the vocoder does not have: the style's affines and the predictor's
+# product, whose rows belong to norms of very different range; what is pooled. They are int8 rows,
+# but for TABLED where a recipe gives the generator's affines a palette for groups of rows.
 PRODUCTS = ("styles", "outer", "pooled.up", "pooled.source", PACKED_SOURCE)
+TABLED = ("styles", "outer")
+ROWS_LEVEL = "w8"
+# The predictor's axes are float32 beside int8 rows, and int8 rows beside palettes: they move what
+# is predicted by 0.0007 deviations, where it errs by 0.027. Its landmarks, as rows, move it by
+# 0.017.
+PREDICTOR, AXES = "hidden.statistics", "axes"
+WIDE = ("outer", PREDICTOR)  # float32 in the uncompressed package, whose other weights are float16
 
-ROWS_LEVEL = "w8"  # what PRODUCTS are as a level
-
+Forms = dict[str, StoredWeight]
 # sentences; they differ by a quarter of the shift, so that twelve leave a tenth of it
 SHIFT_CLIPS = 12
 
@@ -66,30 +76,65 @@ def attach_level(stage: StreamingStage, level: CompressionLevel, inputs: bool = 
             of_level = path in level.forms or path in level.ranges
             if of_level and isinstance(getattr(layer, "weight", None), Tensor):
                 level.attach(layer, path, count_parts_of_mean(stage.vocoder, path))
-    for name in PRODUCTS:
-        layer = decoder.get_submodule(name)
-        store(layer, quantize_rows(layer, f"{name.replace('.', '_')}_weight"))
+    levels = level.recipe.levels if level.recipe else {}
+    for name, form in make_product_forms(stage, find_affine_palette(levels)).items():
+        store(decoder.get_submodule(name), form, AXES if name == PREDICTOR else "weight")
     for path in sorted({*level.forms, *level.ranges}):
         if not path.startswith("generator."):
             level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)
 
 
-def is_always_rows(layer: LayerSpec) -> bool:
-    """Whether a vocoder's layer stands in one of PRODUCTS, whatever its level: the generator's
-    affines are one product with the style.
+def make_product_forms(stage: StreamingStage, how: PaletteWeights | None) -> Forms:
+    """What stands in PRODUCTS, and in the predictor's axes, by the decoder's layers: int8 rows, and
+    with `how`, the palette of the generator's affines, that in TABLED.
     """
+    decoder = stage.modules[DECODER]
+    labels = {name: f"{name.replace('.', '_')}_weight" for name in PRODUCTS}
+    forms: Forms = {
+        name: quantize_rows(decoder.get_submodule(name), label) for name, label in labels.items()
+    }
+    if how is None:
+        return forms
+    predictor = decoder.get_submodule(PREDICTOR)
+    assert isinstance(predictor, HiddenStatistics)
+    # what they read: the style rows of all voices, and what the predictor makes of its sentences
+    read = compute_style_moments(stage.checkpoint), predictor.compute_moments()
+    for name, moments in zip(TABLED, read, strict=True):
+        layer = decoder.get_submodule(name)
+        weight = layer.get_buffer("weight").half().numpy()
+        form = make_form(weight, how, Fit(Unfolded.from_layer(layer), moments), label=labels[name])
+        assert form is not None
+        forms[name] = form
+    axes = predictor.axes.numpy()  # [k, D, 1, 1]
+    forms[PREDICTOR] = quantize_symmetric(axes, 8, axes.shape[1])
+    forms[PREDICTOR].label = f"{PREDICTOR.replace('.', '_')}_{AXES}"
+    return forms
+
+
+def find_affine_palette(levels: Mapping[str, str]) -> PaletteWeights | None:
+    """The palette for groups of rows that a recipe gives all of the generator's affines, which are
+    one product with the style here; None where it gives them anything else.
+    """
+    names = {
+        name
+        for path, name in levels.items()
+        if path.startswith("generator.") and path.endswith(".fc")
+    }
+    weights = SCHEMES[names.pop()].weights if len(names) == 1 else None
+    return weights if isinstance(weights, PaletteWeights) and weights.rows else None
+
+
+def is_in_product(layer: LayerSpec) -> bool:
+    """Whether a vocoder's layer stands in one of PRODUCTS, so that it has no choice of its own."""
     affine = layer.is_style and layer.name.startswith("generator.")
     return affine or layer.name == PACKED_SOURCE
 
 
-def count_saved_by_products(stage: StreamingStage) -> int:
-    """The bytes that int8 rows save on PRODUCTS, against fp16: a byte a weight less a scale a
-    row.
-    """
-    weights = [stage.modules[DECODER].get_submodule(name).weight for name in PRODUCTS]
-    return sum(
-        weight.numel() - 2 * weight.shape[0] for weight in weights if isinstance(weight, Tensor)
-    )
+def count_saved_by_products(stage: StreamingStage, how: PaletteWeights | None) -> int:
+    """The bytes that `make_product_forms` saves against the uncompressed package."""
+    forms = make_product_forms(stage, how)
+    widths = {name: 4 if name in WIDE else 2 for name in forms}
+    return sum(widths[name] * form().numel() - form.count_bytes() for name, form in forms.items())
 
 
 def count_parts_of_mean(vocoder: Vocoder, path: str) -> float:

@@ -73,6 +73,7 @@ from .streaming.residuals import Residuals as Residuals
 # The three functions of the streaming layout, as they are traced
 from .streaming.streaming_functions import DecoderFunction as DecoderFunction
 from .streaming.streaming_functions import EntryMoments as EntryMoments
+from .streaming.streaming_functions import HiddenStatistics as HiddenStatistics
 from .streaming.streaming_functions import PooledMoments as PooledMoments
 from .streaming.streaming_functions import UtteranceFunction as UtteranceFunction
 from .streaming.streaming_functions import count_window_rows as count_window_rows

@@ -37,6 +37,7 @@ from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.compress import (
+    CAST,
     LevelFile,
     build_compressed,
     load_or_make_level,
@@ -44,10 +45,14 @@ from kokoro_ane.quantize.compress import (
     require_stored,
 )
 from kokoro_ane.quantize.locator import default_layout
+from kokoro_ane.quantize.methods import METHODS, SCHEMES
+from kokoro_ane.quantize.plan import list_vocoder_layers
+from kokoro_ane.quantize.recipe import QuantizationRecipe
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import (
     PRODUCTS,
     Residuals,
+    find_affine_palette,
     make_streaming_stage,
     measure_statistics_shift,
     with_integers,
@@ -390,6 +395,31 @@ def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(b
     program = Program(manifest_of(built, "w8").package_path, function=DECODER)
     with pytest.raises(CheckFailed, match=r"unpacks .* to other values|does not store as planned"):
         require_stored(decoder, program)
+
+
+def test_a_recipe_gives_its_palette_to_the_affines_product_and_to_what_predicts(
+    built, speech, tmp_path
+):
+    """And only where all affines have one: their rows lie in one product."""
+    checkpoint, out = built[0], tmp_path / "build"
+    shutil.copytree(built[1], out)
+    layers = list_vocoder_layers(Vocoder.from_checkpoint(checkpoint))
+    affines = [x.name for x in layers if x.is_style and x.name.startswith("generator.")]
+    levels = {x.name: "w8" for x in layers if not x.is_tail} | dict.fromkeys(affines, "p6g_gptq")
+    recipe = QuantizationRecipe(checkpoint.name, checkpoint.sha256, {}, {}, levels)
+    (_, manifest), *_ = build_compressed(METHODS["mixed18"], checkpoint, out, recipe)
+    # each constant is the stage's own, or the build had refused it
+    program = Program(manifest.package_path, function=DECODER)
+    kinds = {op.outputs[0].name.removesuffix(CAST): op.op_type for op in program.operations}
+    tables = ["styles_weight", "outer_weight"]
+    assert {kinds[name] for name in tables} == {"constexpr_lut_to_dense"}
+    assert kinds["hidden_statistics_axes"] == "constexpr_blockwise_shift_scale"
+    assert program.constant("hidden_statistics_axes").dtype == np.float32
+    rendered = open_package(manifest.path).render(speech)
+    assert snr_db(package_of(built, "w8").render(speech), rendered) > 15
+    assert find_affine_palette(levels) == SCHEMES["p6g_gptq"].weights
+    assert find_affine_palette(levels | {affines[0]: "w8"}) is None
+    assert find_affine_palette(levels | dict.fromkeys(affines, "p6")) is None
 
 
 @table(

@@ -174,6 +174,15 @@ class HiddenStatistics(nn.Module):
         distance = distance + z.square().sum(dim=1, keepdim=True)
         return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
 
+    def compute_moments(self) -> Tensor:
+        """The mean of h h^T, [r, r], of the results h at the landmarks, which are the sentences
+        that the predictor was fitted to.
+        """
+        places = self.landmarks.flatten(1)  # [m, k]
+        distance = self.squares + self.squares[:, None] - 2 * places @ places.T
+        results = torch.exp(distance * (-1 / self.width)) @ self.hidden.flatten(1).T  # [m, r]
+        return results.T @ results / len(results)
+
 
 class Hidden(nn.Module):
     """Pooled moments and the style to what the predictor's last product reads, in float32."""
