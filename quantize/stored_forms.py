@@ -296,7 +296,7 @@ class StoredWeight(Converted):
 
     scale: Tensor | None
     setting = ""  # what its constructor takes beside arrays and label
-    packed_bits: int  # of each value of PACKED in a package
+    bits: int  # of each value of PACKED in a package
 
     def __init__(self, label: str, half: bool) -> None:
         super().__init__()
@@ -311,7 +311,7 @@ class StoredWeight(Converted):
     def count_bytes(self) -> int:
         """What its numbers take in a package: indices or integers of so many bits, and floats."""
         return sum(
-            part.numel() * self.packed_bits // 8 if name in PACKED else part.nbytes
+            part.numel() * self.bits // 8 if name in PACKED else part.nbytes
             for name, part in self.named_buffers()
         )
 
@@ -348,7 +348,7 @@ class Integers(StoredWeight):
         self, values: np.ndarray, scale: np.ndarray, label: str = "", bits: int = 8
     ) -> None:
         super().__init__(label, scale.dtype == np.float16)
-        self.bits = self.packed_bits = bits
+        self.bits = bits
         self.hold(values=values, scale=scale)
 
     def forward(self, _: Tensor | None = None) -> Tensor:
@@ -375,7 +375,7 @@ class Palette(StoredWeight):
     ) -> None:
         super().__init__(label, (entries if scale is None else scale).dtype == np.float16)
         self.axis = axis
-        self.packed_bits = entries.shape[1].bit_length() - 1
+        self.bits = entries.shape[1].bit_length() - 1
         self.hold(index=index, entries=entries, scale=scale)
 
     def forward(self, _: Tensor | None = None) -> Tensor:

@@ -91,7 +91,9 @@ def make_product_forms(stage: StreamingStage, how: PaletteWeights | None) -> For
     decoder = stage.modules[DECODER]
     labels = {name: f"{name.replace('.', '_')}_weight" for name in PRODUCTS}
     forms: Forms = {
-        name: quantize_rows(decoder.get_submodule(name), label) for name, label in labels.items()
+        name: quantize_rows(decoder.get_submodule(name), label)
+        for name, label in labels.items()
+        if how is None or name not in TABLED
     }
     if how is None:
         return forms
@@ -115,19 +117,19 @@ def find_affine_palette(levels: Mapping[str, str]) -> PaletteWeights | None:
     """The palette for groups of rows that a recipe gives all of the generator's affines, which are
     one product with the style here; None where it gives them anything else.
     """
-    names = {
-        name
-        for path, name in levels.items()
-        if path.startswith("generator.") and path.endswith(".fc")
-    }
+    names = {name for path, name in levels.items() if is_generator_affine(path)}
     weights = SCHEMES[names.pop()].weights if len(names) == 1 else None
     return weights if isinstance(weights, PaletteWeights) and weights.rows else None
 
 
 def is_in_product(layer: LayerSpec) -> bool:
     """Whether a vocoder's layer stands in one of PRODUCTS, so that it has no choice of its own."""
-    affine = layer.is_style and layer.name.startswith("generator.")
-    return affine or layer.name == PACKED_SOURCE
+    return is_generator_affine(layer.name) or layer.name == PACKED_SOURCE
+
+
+def is_generator_affine(path: str) -> bool:
+    """Whether a vocoder's layer is one of the generator's affines."""
+    return path.startswith("generator.") and path.endswith(".fc")
 
 
 def count_saved_by_products(stage: StreamingStage, how: PaletteWeights | None) -> int:
