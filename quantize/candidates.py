@@ -22,7 +22,7 @@ from kokoro_ane.quantize.methods import CHOICES, Method
 from kokoro_ane.quantize.plan import LayerSpec, list_vocoder_layers
 from kokoro_ane.quantize.recipe import locate_kept_recipe
 from kokoro_ane.quantize.streaming_level import (
-    ROWS_LEVEL,
+    SOURCE_LEVEL,
     count_saved_by_products,
     find_affine_palette,
     is_in_product,
@@ -91,7 +91,7 @@ class Candidates:
             stage = make_parent_stage(checkpoint, parent)
             assert isinstance(stage, StreamingStage)
             fixed = {
-                name: AFFINES_LEVEL if layer.is_style else ROWS_LEVEL
+                name: AFFINES_LEVEL if layer.is_style else SOURCE_LEVEL
                 for name, layer in layers.items()
                 if is_in_product(layer)
             }

@@ -34,9 +34,12 @@ from kokoro_ane.vocoder import Vocoder, make_reference_arguments
 
 def can_take(layer: LayerSpec, level: str) -> bool:
     """Whether a layer can have a level, and the level does anything to it: strided layers have no
-    palettes, layers that read one channel no fitted ones, and small weights stay as they are.
+    palettes, and others no fitted integers, where palettes do better; layers that read one channel
+    have nothing fitted, and small weights stay as they are.
     """
     weights = SCHEMES[level].weights
+    if level == "w8_gptq" and not is_strided(layer.name):
+        return False
     # affines are fitted to a checkpoint's voices: with 3 bits they would fail voices added later
     if level == "p3g_gptq" and layer.is_style:
         return False

@@ -32,15 +32,16 @@ _BITS = (4, 6, 8)  # of an index
 def make_form(
     weight: np.ndarray, how: Weights, fit: Fit | None = None, axis: int = 0, label: str = ""
 ) -> StoredWeight | None:
-    """The weight by that scheme; None where OwnGrid finds no grid. A palette that should be fitted
-    is fitted only where there is a `fit`.
+    """The weight by that scheme; None where OwnGrid finds no grid. What should be fitted is fitted
+    only where there is a `fit`.
     """
     width = weight.shape[1 - axis]
+    form: StoredWeight | None
     match how:
+        case IntegerWeights(gptq=True) if fit is not None:
+            form = fit.round_integers(quantize_symmetric(weight, how.bits, width, axis), weight)
         case IntegerWeights():
-            form: StoredWeight | None = quantize_symmetric(
-                weight, how.bits, how.choose_block(width), axis
-            )
+            form = quantize_symmetric(weight, how.bits, how.choose_block(width), axis)
         case PaletteWeights() if fit is not None:
             form = fit(weight, how)
         case PaletteWeights():
@@ -83,6 +84,19 @@ def quantize_symmetric(weight: np.ndarray, bits: int, block: int, axis: int = 0)
     # [O, blocks, 1, ...], with the axes of the weight
     scale = scale.reshape(*scale.shape, *[1] * (weight.ndim - 2)).swapaxes(0, axis)
     return Integers(values, scale, bits=bits)
+
+
+def quantize_in_parts(weight: np.ndarray) -> Integers:
+    """16 bits as twice 8: int8 rows [O, I, ...], and below them int8 rows of what they leave. Who
+    multiplies by [2 O, I, ...] adds the two halves of the result.
+    """
+    first = quantize_symmetric(weight, 8, weight.shape[1])
+    rest = quantize_symmetric(weight - first().numpy(), 8, weight.shape[1])
+    values, scale = (
+        np.concatenate([part.get_buffer(name).numpy() for part in (first, rest)])
+        for name in ("values", "scale")
+    )
+    return Integers(values, scale)
 
 
 def find_own_values(weight: np.ndarray) -> Palette | None:

@@ -32,15 +32,21 @@ class IntegerWeights:
     The block is the largest divisor of a layer's input channels up to `block`. A layer that has no
     divisor of 8 or more gets one scale per output channel. Example: with block=32, 512 input
     channels have 16 scales of 32, 90 channels have 3 of 30, and 22 channels have 1 of 22.
+
+    gptq: the integers are fitted to what the layer reads in the tuning set's sentences.
     """
 
     bits: int = 8
     block: int = 0  # none
+    gptq: bool = False
 
     def __post_init__(self) -> None:
         _require(self.bits in (4, 8), f"integer weights of {self.bits} bits: 4 or 8 is needed")
         message = f"block is {self.block}: 8 input channels or more are needed"
         _require(self.block == 0 or self.block >= LEAST_BLOCK, message)
+        _require(
+            not (self.gptq and self.block), "fitted integers have one scale per output channel"
+        )
 
     def choose_block(self, channels: int) -> int:
         """The block of a layer with that many input channels, at most all of them."""
@@ -161,6 +167,7 @@ SCHEMES = MappingProxyType(
     {
         "fp16": Scheme(None),
         "w8": Scheme(IntegerWeights()),
+        "w8_gptq": Scheme(IntegerWeights(gptq=True)),
         "p6": Scheme(PaletteWeights(6)),
         "p4": Scheme(PaletteWeights(4)),
         "p6_gptq": Scheme(PaletteWeights(6, gptq=True)),
@@ -390,8 +397,8 @@ def _parse_setting(setting: str) -> tuple[str, Any]:
 # beside fp16, for every part of the encoder, finest first.
 CHOICES = MappingProxyType(
     {
-        "mixed": ("w8", "p6", "p4", "p6_gptq", "p4_gptq"),
-        "mixed18": ("w8", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
+        "mixed": ("w8", "w8_gptq", "p6", "p4", "p6_gptq", "p4_gptq"),
+        "mixed18": ("w8", "w8_gptq", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
         "searched": ("p8g_gptq", "p6g_gptq", "p4g_gptq"),
     }
 )

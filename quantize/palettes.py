@@ -1,5 +1,5 @@
 """The palette of a tensor: by k-means in one dimension, or fitted to what the layer reads (GPTQ,
-arXiv 2210.17323). Neither draws a random number.
+arXiv 2210.17323), as integers may be too. Neither draws a random number.
 
     # weight is close to table[index]
     table, index = find_palette(weight, bits=4)
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core import Checkpoint, Conv, ConvTranspose
 from kokoro_ane.quantize.methods import PaletteWeights
-from kokoro_ane.quantize.stored_forms import Palette
+from kokoro_ane.quantize.stored_forms import Integers, Palette
 
 ROUNDS = 60  # of Lloyd's iteration between two moves
 _BINS = 1024  # of the histogram that the first guess is made from
@@ -353,6 +353,19 @@ class Fit:
         rounded = round_matrix(matrix, values, self.moments, self.outputs)
         index = unfolded.weight(rounded, exact).to(torch.uint8)
         return chosen.with_index(index, axis=int(unfolded.transposed))
+
+    def round_integers(self, nearest: Integers, weight: np.ndarray) -> Integers:
+        """Integers of the same scales, one for each output channel, fitted to the moments."""
+        exact = torch.from_numpy(weight.astype(np.float32))
+        matrix = self.unfolded.matrix(exact)
+        most = 2 ** (nearest.bits - 1) - 1
+        # every value that a row may have, as a package unpacks it: [O, 2 most + 1]
+        whole = torch.arange(-most, most + 1)
+        values = (nearest.scale.float().flatten()[:, None] * whole).to(nearest.scale.dtype).float()
+        values = values.repeat_interleave(len(matrix) // len(values), dim=0)
+        index = round_matrix(matrix, values, self.moments, self.outputs)
+        chosen = self.unfolded.weight((index - most).float(), exact).to(torch.int8)
+        return Integers(chosen.numpy(), nearest.scale.numpy(), nearest.label, nearest.bits)
 
 
 def compute_style_moments(checkpoint: Checkpoint) -> Tensor:

@@ -144,13 +144,13 @@ def can_be_int8(layer: LayerSpec) -> bool:
 
 
 def can_be_fitted(layer: LayerSpec) -> bool:
-    """Whether a palette can be fitted to what a layer reads. Depthwise layers read one channel."""
+    """Whether weights can be fitted to what a layer reads. Depthwise layers read one channel."""
     return layer.channels > 1 and layer.outputs > 1
 
 
 def is_fitted(weights: Weights | None) -> bool:
-    """Whether weights are a palette fitted to the layer's inputs."""
-    return isinstance(weights, PaletteWeights) and weights.gptq
+    """Whether weights are fitted to the layer's inputs."""
+    return isinstance(weights, IntegerWeights | PaletteWeights) and weights.gptq
 
 
 def can_save(layer: LayerSpec) -> bool:
@@ -189,7 +189,7 @@ def plan_by_level(layer: LayerSpec, name: str) -> LayerPlan:
         )
     if is_fitted(level.weights) and not can_be_fitted(layer):
         raise InputError(
-            f"recipe: {layer.name} reads one channel, no palette can be fitted to that; {name!r}"
+            f"recipe: {layer.name} reads one channel, no weights can be fitted to that; {name!r}"
             " cannot be"
         )
     return plan_layer(layer, level.weights, level.int8_input)

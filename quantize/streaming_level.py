@@ -16,7 +16,12 @@ import numpy as np
 from torch import Tensor
 
 from kokoro_ane.core import DECODER, UTTERANCE
-from kokoro_ane.quantize.fits import make_form, quantize_rows, quantize_symmetric
+from kokoro_ane.quantize.fits import (
+    make_form,
+    quantize_in_parts,
+    quantize_rows,
+    quantize_symmetric,
+)
 from kokoro_ane.quantize.level import CompressionLevel
 from kokoro_ane.quantize.methods import SCHEMES, PaletteWeights
 from kokoro_ane.quantize.palettes import Fit, Unfolded, compute_style_moments
@@ -34,11 +39,13 @@ PACKED_SOURCE = "generator.noise_convs.0"
 # but for TABLED where a recipe gives the generator's affines a palette for groups of rows.
 PRODUCTS = ("styles", "outer", "pooled.up", "pooled.source", PACKED_SOURCE)
 TABLED = ("styles", "outer")
-ROWS_LEVEL = "w8"
-# The predictor's axes are float32 beside int8 rows, and int8 rows beside palettes: they move what
-# is predicted by 0.0007 deviations, where it errs by 0.027. Its landmarks, as rows, move it by
-# 0.017.
-PREDICTOR, AXES = "hidden.statistics", "axes"
+# what a recipe says of that source for the padded layout
+SOURCE_LEVEL = "w8_gptq"
+# The predictor before that product is float32 beside int8 rows. Beside palettes its axes are int8
+# rows, which move what is predicted by 0.001 deviations, where it errs by 0.027. Its landmarks and
+# the product behind them, whose terms cancel, would move it by 0.017 and 0.057 and have 16 bits in
+# two parts: 0.0001 and 0.002.
+PREDICTOR, AXES, IN_PARTS = "hidden.statistics", "axes", ("landmarks", "hidden")
 WIDE = ("outer", PREDICTOR)  # float32 in the uncompressed package, whose other weights are float16
 
 Forms = dict[str, StoredWeight]
@@ -77,39 +84,42 @@ def attach_level(stage: StreamingStage, level: CompressionLevel, inputs: bool = 
             if of_level and isinstance(getattr(layer, "weight", None), Tensor):
                 level.attach(layer, path, count_parts_of_mean(stage.vocoder, path))
     levels = level.recipe.levels if level.recipe else {}
-    for name, form in make_product_forms(stage, find_affine_palette(levels)).items():
-        store(decoder.get_submodule(name), form, AXES if name == PREDICTOR else "weight")
+    for path, form in make_product_forms(stage, find_affine_palette(levels)).items():
+        layer, _, tensor = path.rpartition(".")
+        store(decoder.get_submodule(layer), form, tensor)
     for path in sorted({*level.forms, *level.ranges}):
         if not path.startswith("generator."):
             level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)
 
 
 def make_product_forms(stage: StreamingStage, how: PaletteWeights | None) -> Forms:
-    """What stands in PRODUCTS, and in the predictor's axes, by the decoder's layers: int8 rows, and
-    with `how`, the palette of the generator's affines, that in TABLED.
+    """What stands in PRODUCTS and in the predictor's tensors, by their paths in the decoder: int8
+    rows in the first; with `how`, the palette of the generator's affines, that in TABLED, and
+    integers in the second.
     """
     decoder = stage.modules[DECODER]
-    labels = {name: f"{name.replace('.', '_')}_weight" for name in PRODUCTS}
-    forms: Forms = {
-        name: quantize_rows(decoder.get_submodule(name), label)
-        for name, label in labels.items()
-        if how is None or name not in TABLED
-    }
-    if how is None:
-        return forms
     predictor = decoder.get_submodule(PREDICTOR)
     assert isinstance(predictor, HiddenStatistics)
-    # what they read: the style rows of all voices, and what the predictor makes of its sentences
-    read = compute_style_moments(stage.checkpoint), predictor.compute_moments()
-    for name, moments in zip(TABLED, read, strict=True):
-        layer = decoder.get_submodule(name)
-        weight = layer.get_buffer("weight").half().numpy()
-        form = make_form(weight, how, Fit(Unfolded.from_layer(layer), moments), label=labels[name])
-        assert form is not None
-        forms[name] = form
-    axes = predictor.axes.numpy()  # [k, D, 1, 1]
-    forms[PREDICTOR] = quantize_symmetric(axes, 8, axes.shape[1])
-    forms[PREDICTOR].label = f"{PREDICTOR.replace('.', '_')}_{AXES}"
+    forms = dict[str, StoredWeight]()
+    for name in PRODUCTS:
+        if how is None or name not in TABLED:
+            forms[f"{name}.weight"] = quantize_rows(decoder.get_submodule(name))
+    if how is not None:
+        # what they read: the style rows of all voices, and what the predictor makes of its
+        # sentences
+        read = compute_style_moments(stage.checkpoint), predictor.compute_moments()
+        for name, moments in zip(TABLED, read, strict=True):
+            layer = decoder.get_submodule(name)
+            weight = layer.get_buffer("weight").half().numpy()
+            form = make_form(weight, how, Fit(Unfolded.from_layer(layer), moments))
+            assert form is not None
+            forms[f"{name}.weight"] = form
+        axes = predictor.axes.numpy()  # [k, D, 1, 1]
+        forms[f"{PREDICTOR}.{AXES}"] = quantize_symmetric(axes, 8, axes.shape[1])
+        for name in IN_PARTS:
+            forms[f"{PREDICTOR}.{name}"] = quantize_in_parts(predictor.get_buffer(name).numpy())
+    for path, form in forms.items():
+        form.label = path.replace(".", "_")
     return forms
 
 
@@ -134,9 +144,13 @@ def is_generator_affine(path: str) -> bool:
 
 def count_saved_by_products(stage: StreamingStage, how: PaletteWeights | None) -> int:
     """The bytes that `make_product_forms` saves against the uncompressed package."""
-    forms = make_product_forms(stage, how)
-    widths = {name: 4 if name in WIDE else 2 for name in forms}
-    return sum(widths[name] * form().numel() - form.count_bytes() for name, form in forms.items())
+    decoder = stage.modules[DECODER]
+    saved = 0
+    for path, form in make_product_forms(stage, how).items():
+        layer, _, tensor = path.rpartition(".")
+        count = getattr(decoder.get_submodule(layer), tensor).numel()
+        saved += (4 if layer in WIDE else 2) * count - form.count_bytes()
+    return saved
 
 
 def count_parts_of_mean(vocoder: Vocoder, path: str) -> float:

@@ -163,16 +163,16 @@ class HiddenStatistics(nn.Module):
             self.register_buffer(name, matrix[:, :, None, None])
         self.register_buffer("squares", torch.from_numpy(predictor.squares).float())
         self.width = float(predictor.width)
+        self.rank = len(predictor.hidden)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """inputs [1, D, 1, 1]: pooled moments, then the style -> [1, r, 1, 1]."""
         z = (inputs - self.mean) * self.scale
         places = F.conv2d(z, self.axes)  # [1, k, 1, 1]
-        # [1, m, 1, 1]
-        distance = F.conv2d(places, -2 * self.landmarks, self.squares)
-        # |z - landmark|^2 = |landmark|^2 - 2 <z, landmark> + |z|^2
-        distance = distance + z.square().sum(dim=1, keepdim=True)
-        return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
+        products = _add_parts(F.conv2d(-2 * places, self.landmarks), len(self.squares))
+        # |z - landmark|^2 = |landmark|^2 - 2 <z, landmark> + |z|^2, [1, m, 1, 1]
+        distance = products + self.squares[:, None, None] + z.square().sum(dim=1, keepdim=True)
+        return _add_parts(F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden), self.rank)
 
     def compute_moments(self) -> Tensor:
         """The mean of h h^T, [r, r], of the results h at the landmarks, which are the sentences
@@ -182,6 +182,14 @@ class HiddenStatistics(nn.Module):
         distance = self.squares + self.squares[:, None] - 2 * places @ places.T
         results = torch.exp(distance * (-1 / self.width)) @ self.hidden.flatten(1).T  # [m, r]
         return results.T @ results / len(results)
+
+
+def _add_parts(product: Tensor, rows: int) -> Tensor:
+    """[1, rows, 1, 1] of a product in parts [1, n rows, 1, 1]: a level stores a matrix as integers,
+    and below them integers of what they leave (quantize/streaming_level.py).
+    """
+    first, *others = product.split(rows, dim=1)
+    return sum(others, first)
 
 
 class Hidden(nn.Module):
