@@ -27,9 +27,16 @@ from kokoro_ane.quantize.balance import (
     with_time_varying_scales,
 )
 from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.curvature import can_take
 from kokoro_ane.quantize.fits import make_form
 from kokoro_ane.quantize.level import Calibration, make_level
-from kokoro_ane.quantize.methods import METHODS, SCHEMES, PaletteWeights
+from kokoro_ane.quantize.methods import (
+    METHODS,
+    SCHEMES,
+    IntegerWeights,
+    PaletteWeights,
+    is_strided,
+)
 from kokoro_ane.quantize.palettes import (
     Fit,
     Unfolded,
@@ -393,6 +400,32 @@ class TestRounding:
         assert cost(round_matrix(matrix, values, moments, outputs)) < 0.7 * cost(alone)
         # outputs that do not resemble one another offset nothing
         assert torch.equal(round_matrix(matrix, values, moments, torch.eye(96)), alone)
+
+    @pytest.mark.parametrize("transposed", [False, True])
+    def test_fitted_integers_keep_their_scales_and_lose_less(self, transposed):
+        torch.manual_seed(4)
+        layer = ConvTranspose(40, 6, (1, 4), stride=(1, 2)) if transposed else Conv(40, 6, (1, 3))
+        unfolded = Unfolded.from_layer(layer)
+        weight = layer.weight.detach().half().numpy()
+        inputs = correlated(4000, 40 * unfolded.taps)
+        fit = Fit(unfolded, inputs.T @ inputs / len(inputs))
+        nearest, fitted = (
+            make_form(weight, how, fit, axis=int(transposed))
+            for how in (IntegerWeights(), IntegerWeights(gptq=True))
+        )
+        assert np.array_equal(fitted.scale, nearest.scale)
+
+        def cost(form):
+            lost = torch.from_numpy(form.to_array().astype(np.float32) - weight)
+            return float((inputs @ unfolded.matrix(lost).T).square().sum())
+
+        assert cost(fitted) < 0.5 * cost(nearest)
+        assert fitted.values.abs().max() == 127
+
+    def test_only_strided_layers_take_fitted_integers(self, vocoder):
+        layers = [layer for layer in list_vocoder_layers(vocoder) if not layer.is_tail]
+        taken = {layer.name for layer in layers if can_take(layer, "w8_gptq")}
+        assert taken == {layer.name for layer in layers if is_strided(layer.name)}
 
     def test_a_palette_weighs_errors_by_importance(self):
         weight = np.random.default_rng(0).standard_normal((4, 1000)).astype(np.float16)

@@ -75,6 +75,7 @@ KINDS = {kind.__name__: kind for kind in (IntegerWeights, PaletteWeights, Activa
     """
     IntegerWeights | {"bits": 5} | integer weights of 5 bits
     IntegerWeights | {"block": 4} | block is 4
+    IntegerWeights | {"block": 32, "gptq": true} | fitted integers have one scale
     PaletteWeights | {"bits": 5} | palette of 5 bits: 3, 4, 6 or 8
     Activations | {"exponent": 1.5} | exponent of the balance is 1.5
     Activations | {"clips": 0} | clips is 0

@@ -27,6 +27,8 @@ from kokoro_ane.pipeline import speaking
 from kokoro_ane.pipeline.audio import CEILING, StreamFinish, finished
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.pipeline.synthesis import SynthesisStats
+from kokoro_ane.quantize.fits import quantize_in_parts, quantize_symmetric
+from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.runtimes.torch_runtime import StreamingBackend
 from kokoro_ane.speech.speech import check_speech
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -37,7 +39,7 @@ from kokoro_ane.vocoder.streaming.norm_statistics import (
     require_predictor,
     save_predictor,
 )
-from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
+from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction, HiddenStatistics
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv, PhaseUp
 from kokoro_ane.vocoder.streaming.streaming_model import Folding, list_stage_norms, read_bias
 from kokoro_ane.vocoder.streaming.streaming_package import HALO, SIZES, cut_windows
@@ -155,6 +157,31 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
     log_variances = np.split(prediction - measured[1], 2)[1]
     # one sentence of 2 s; the file's are longer
     assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["errors"]["all"]
+
+
+def test_two_parts_of_eight_bits_predict_as_floats_do_and_one_does_not(predictor):
+    """At the sentences that the predictor was fitted to, which its landmarks tell."""
+    scaled = predictor.landmarks @ predictor.axes  # [m, D]
+    inputs = torch.from_numpy((scaled / predictor.scale + predictor.mean)[:, :, None, None])
+
+    def predict(split):
+        hidden = HiddenStatistics(predictor)
+        for name in ("landmarks", "hidden") if split else ():
+            store(hidden, split(hidden.get_buffer(name).numpy()), name)
+        with torch.no_grad():
+            results = torch.cat([hidden(one[None]) for one in inputs]).flatten(1).numpy()
+        return results.astype(np.float64) @ predictor.outer.T
+
+    def quantize_rows(matrix):
+        return quantize_symmetric(matrix, 8, matrix.shape[1])
+
+    exact = predict(None)
+    parts, rows = (
+        np.sqrt(np.square(predict(split) - exact).mean())
+        for split in (quantize_in_parts, quantize_rows)
+    )
+    assert parts < 0.05 * predictor.fitted["errors"]["all"]
+    assert rows > 20 * parts
 
 
 def test_any_cut_gives_the_same_samples(vocoder, speech, predictor):

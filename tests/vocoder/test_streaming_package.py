@@ -413,8 +413,10 @@ def test_a_recipe_gives_its_palette_to_the_affines_product_and_to_what_predicts(
     kinds = {op.outputs[0].name.removesuffix(CAST): op.op_type for op in program.operations}
     tables = ["styles_weight", "outer_weight"]
     assert {kinds[name] for name in tables} == {"constexpr_lut_to_dense"}
-    assert kinds["hidden_statistics_axes"] == "constexpr_blockwise_shift_scale"
-    assert program.constant("hidden_statistics_axes").dtype == np.float32
+    for name in ("axes", "landmarks", "hidden"):
+        label = f"hidden_statistics_{name}"
+        assert kinds[label] == "constexpr_blockwise_shift_scale", name
+        assert program.constant(label).dtype == np.float32, name
     rendered = open_package(manifest.path).render(speech)
     assert snr_db(package_of(built, "w8").render(speech), rendered) > 15
     assert find_affine_palette(levels) == SCHEMES["p6g_gptq"].weights
