@@ -52,7 +52,7 @@ WORDS = MappingProxyType(
         "fp16": "16-bit numbers",
         "w8": "8-bit integers",
         "p6": "indices into tables of 64 values",
-        "mixed18": "indices into tables of 16 to 256 values",
+        "mixed18": "indices into tables of 8 to 256 values",
         "w8a8": "8-bit integers; a third of the arithmetic reads 8-bit inputs too",
         "p4": "indices into tables of 16 values",
         "w4": "4-bit integers",

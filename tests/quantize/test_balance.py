@@ -27,7 +27,6 @@ from kokoro_ane.quantize.balance import (
     with_time_varying_scales,
 )
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.curvature import can_take
 from kokoro_ane.quantize.fits import make_form
 from kokoro_ane.quantize.level import Calibration, make_level
 from kokoro_ane.quantize.methods import (
@@ -35,7 +34,6 @@ from kokoro_ane.quantize.methods import (
     SCHEMES,
     IntegerWeights,
     PaletteWeights,
-    is_strided,
 )
 from kokoro_ane.quantize.palettes import (
     Fit,
@@ -404,7 +402,8 @@ class TestRounding:
     @pytest.mark.parametrize("transposed", [False, True])
     def test_fitted_integers_keep_their_scales_and_lose_less(self, transposed):
         torch.manual_seed(4)
-        layer = ConvTranspose(40, 6, (1, 4), stride=(1, 2)) if transposed else Conv(40, 6, (1, 3))
+        kernel = {"kernel": 4, "stride": 2} if transposed else {"kernel": 3}
+        layer = (ConvTranspose if transposed else Conv)(40, 6, padding=1, **kernel)
         unfolded = Unfolded.from_layer(layer)
         weight = layer.weight.detach().half().numpy()
         inputs = correlated(4000, 40 * unfolded.taps)
@@ -421,11 +420,6 @@ class TestRounding:
 
         assert cost(fitted) < 0.5 * cost(nearest)
         assert fitted.values.abs().max() == 127
-
-    def test_only_strided_layers_take_fitted_integers(self, vocoder):
-        layers = [layer for layer in list_vocoder_layers(vocoder) if not layer.is_tail]
-        taken = {layer.name for layer in layers if can_take(layer, "w8_gptq")}
-        assert taken == {layer.name for layer in layers if is_strided(layer.name)}
 
     def test_a_palette_weighs_errors_by_importance(self):
         weight = np.random.default_rng(0).standard_normal((4, 1000)).astype(np.float16)

@@ -194,15 +194,23 @@ class TestPlan:
         ]
         # nor does a search offer them one
         levels = [level for level in CHOICES["mixed18"] if can_take(strided[0], level)]
-        assert levels == ["w8"]
-        assert "p6g_gptq" in [level for level in CHOICES["mixed18"] if can_take(LARGE, level)]
+        assert levels == ["w8", "w8_gptq"]
+        others = [level for level in CHOICES["mixed18"] if can_take(LARGE, level)]
+        assert "p6g_gptq" in others
+        assert "w8_gptq" not in others
 
-    @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18"])
-    def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name):
+    @table(
+        "name level",
+        """
+        kokoro-int8 | w8
+        kokoro-int8-mixed18 | w8_gptq
+    """,
+    )
+    def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name, level):
         levels = load_recipe(RECIPES / f"{name}.json").levels
         strided = {layer: level for layer, level in levels.items() if is_strided(layer)}
         assert strided == dict.fromkeys(
-            ("generator.noise_convs.0", "generator.ups.0", "generator.ups.1"), "w8"
+            ("generator.noise_convs.0", "generator.ups.0", "generator.ups.1"), level
         )
 
     def test_bad_recipes(self):
@@ -256,7 +264,7 @@ class TestRecipeFile:
         refused("there is no recipe .* `kokoro-ane release --smallest`", load_recipe, path)
         recipe["levels"]["F0_conv"] = "w9"
         path.write_text(json.dumps(recipe), encoding="utf-8")
-        refused("unknown level 'w9'; there are: fp16, w8, p6, p4, p6_gptq,", load_recipe, path)
+        refused("unknown level 'w9'; there are: fp16, w8, w8_gptq, p6, p4,", load_recipe, path)
 
 
 class TestTradeOff:
