@@ -31,7 +31,7 @@ LEVELS = (
     {"core": 28.3},
     {"encoder": 8.4, "vocoder": 24.5},
     {"speech": 4.3},
-    {"quantize": 26.4},
+    {"quantize": 26.8},
     {"runtimes": 20.2},
     {"pipeline": 31.1},
     {"eval": 46.8},
@@ -46,7 +46,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS, DOC_PAGES = 226_900, 20_800, 14
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 227_500, 20_800, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
