@@ -161,6 +161,9 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
 
 def test_two_parts_of_eight_bits_predict_as_floats_do_and_one_does_not(predictor):
     """At the sentences that the predictor was fitted to, which its landmarks tell."""
+    channels = len(predictor.bias) // 2
+    # a mean's error counts in its channel's deviations
+    deviations = np.concatenate([np.exp(predictor.bias[channels:] / 2), np.ones(channels)])
     scaled = predictor.landmarks @ predictor.axes  # [m, D]
     inputs = torch.from_numpy((scaled / predictor.scale + predictor.mean)[:, :, None, None])
 
@@ -170,7 +173,7 @@ def test_two_parts_of_eight_bits_predict_as_floats_do_and_one_does_not(predictor
             store(hidden, split(hidden.get_buffer(name).numpy()), name)
         with torch.no_grad():
             results = torch.cat([hidden(one[None]) for one in inputs]).flatten(1).numpy()
-        return results.astype(np.float64) @ predictor.outer.T
+        return results.astype(np.float64) @ predictor.outer.T / deviations
 
     def quantize_rows(matrix):
         return quantize_symmetric(matrix, 8, matrix.shape[1])
@@ -180,7 +183,8 @@ def test_two_parts_of_eight_bits_predict_as_floats_do_and_one_does_not(predictor
         np.sqrt(np.square(predict(split) - exact).mean())
         for split in (quantize_in_parts, quantize_rows)
     )
-    assert parts < 0.05 * predictor.fitted["errors"]["all"]
+    # a tenth of the predictor's own error makes it half a hundredth larger
+    assert parts < 0.1 * predictor.fitted["errors"]["all"]
     assert rows > 20 * parts
 
 
