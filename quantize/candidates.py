@@ -22,7 +22,6 @@ from kokoro_ane.quantize.methods import CHOICES, Method
 from kokoro_ane.quantize.plan import LayerSpec, list_vocoder_layers
 from kokoro_ane.quantize.recipe import locate_kept_recipe
 from kokoro_ane.quantize.streaming_level import (
-    SOURCE_LEVEL,
     count_saved_by_products,
     find_affine_palette,
     is_in_product,
@@ -42,6 +41,8 @@ from kokoro_ane.vocoder import StreamingStage, Vocoder
 PROBES, EXCERPTS = 16, 4
 # of the generator's affines, which are one product in the default layout
 AFFINES_LEVEL = "p6g_gptq"
+# of the first stage's source, which has int8 rows in the default layout: for the padded one
+SOURCE_LEVEL = "w8_gptq"
 # bytes by which a package is larger than its weights say: names, and how each one is stored
 BESIDE = 150_000
 

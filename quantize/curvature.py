@@ -26,7 +26,7 @@ from kokoro_ane.core import Checkpoint
 from kokoro_ane.quantize.distances import KINDS, VECTORS, Excerpt, draw_slopes
 from kokoro_ane.quantize.level import Calibration, CompressionLevel, load_level, save_level
 from kokoro_ane.quantize.locator import HALF
-from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights, is_strided
+from kokoro_ane.quantize.methods import SCHEMES, IntegerWeights, Method, PaletteWeights, is_strided
 from kokoro_ane.quantize.plan import LayerSpec, can_be_fitted, can_save, is_fitted, plan_by_level
 from kokoro_ane.quantize.recipe import QuantizationRecipe
 from kokoro_ane.vocoder import Vocoder, make_reference_arguments
@@ -38,7 +38,7 @@ def can_take(layer: LayerSpec, level: str) -> bool:
     have nothing fitted, and small weights stay as they are.
     """
     weights = SCHEMES[level].weights
-    if level == "w8_gptq" and not is_strided(layer.name):
+    if isinstance(weights, IntegerWeights) and weights.gptq and not is_strided(layer.name):
         return False
     # affines are fitted to a checkpoint's voices: with 3 bits they would fail voices added later
     if level == "p3g_gptq" and layer.is_style:

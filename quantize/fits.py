@@ -38,10 +38,9 @@ def make_form(
     width = weight.shape[1 - axis]
     form: StoredWeight | None
     match how:
-        case IntegerWeights(gptq=True) if fit is not None:
-            form = fit.round_integers(quantize_symmetric(weight, how.bits, width, axis), weight)
         case IntegerWeights():
-            form = quantize_symmetric(weight, how.bits, how.choose_block(width), axis)
+            nearest = quantize_symmetric(weight, how.bits, how.choose_block(width), axis)
+            form = fit.round_integers(nearest, weight) if how.gptq and fit else nearest
         case PaletteWeights() if fit is not None:
             form = fit(weight, how)
         case PaletteWeights():

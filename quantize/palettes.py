@@ -347,25 +347,28 @@ class Fit:
         )
         # K-means makes the tables; the moments choose among their values.
         chosen = find_row_palettes(rows, how, importance)
-        # [O, 2^bits]
-        repeats = len(matrix) // len(chosen.entries)
-        values = chosen.unpack_entries().repeat_interleave(repeats, dim=0)
-        rounded = round_matrix(matrix, values, self.moments, self.outputs)
-        index = unfolded.weight(rounded, exact).to(torch.uint8)
-        return chosen.with_index(index, axis=int(unfolded.transposed))
+        index = self._round(exact, chosen.unpack_entries())
+        return chosen.with_index(index.to(torch.uint8), axis=int(unfolded.transposed))
 
     def round_integers(self, nearest: Integers, weight: np.ndarray) -> Integers:
         """Integers of the same scales, one for each output channel, fitted to the moments."""
-        exact = torch.from_numpy(weight.astype(np.float32))
-        matrix = self.unfolded.matrix(exact)
+        scale = nearest.scale
         most = 2 ** (nearest.bits - 1) - 1
         # every value that a row may have, as a package unpacks it: [O, 2 most + 1]
         whole = torch.arange(-most, most + 1)
-        values = (nearest.scale.float().flatten()[:, None] * whole).to(nearest.scale.dtype).float()
-        values = values.repeat_interleave(len(matrix) // len(values), dim=0)
-        index = round_matrix(matrix, values, self.moments, self.outputs)
-        chosen = self.unfolded.weight((index - most).float(), exact).to(torch.int8)
-        return Integers(chosen.numpy(), nearest.scale.numpy(), nearest.label, nearest.bits)
+        values = (scale.float().flatten()[:, None] * whole).to(scale.dtype).float()
+        index = self._round(torch.from_numpy(weight.astype(np.float32)), values)
+        chosen = (index - most).to(torch.int8)
+        return Integers(chosen.numpy(), scale.numpy(), nearest.label, nearest.bits)
+
+    def _round(self, weight: Tensor, tables: Tensor) -> Tensor:
+        """The index into its row's table, in the weight's shape. tables [groups, n]: each serves as
+        many rows as another.
+        """
+        matrix = self.unfolded.matrix(weight)
+        values = tables.repeat_interleave(len(matrix) // len(tables), dim=0)  # [O, n]
+        rounded = round_matrix(matrix, values, self.moments, self.outputs)
+        return self.unfolded.weight(rounded, weight)
 
 
 def compute_style_moments(checkpoint: Checkpoint) -> Tensor:

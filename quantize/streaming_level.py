@@ -39,13 +39,13 @@ PACKED_SOURCE = "generator.noise_convs.0"
 # but for TABLED where a recipe gives the generator's affines a palette for groups of rows.
 PRODUCTS = ("styles", "outer", "pooled.up", "pooled.source", PACKED_SOURCE)
 TABLED = ("styles", "outer")
-# what a recipe says of that source for the padded layout
-SOURCE_LEVEL = "w8_gptq"
 # The predictor before that product is float32 beside int8 rows. Beside palettes its axes are int8
 # rows, which move what is predicted by 0.001 deviations, where it errs by 0.027. Its landmarks and
-# the product behind them, whose terms cancel, would move it by 0.017 and 0.057 and have 16 bits in
+# the product behind them, whose terms cancel, would move it by 0.018 and 0.53 and have 16 bits in
 # two parts: 0.0001 and 0.002.
-PREDICTOR, AXES, IN_PARTS = "hidden.statistics", "axes", ("landmarks", "hidden")
+PREDICTOR = "hidden.statistics"
+AXES = "axes"
+IN_PARTS = ("landmarks", "hidden")
 WIDE = ("outer", PREDICTOR)  # float32 in the uncompressed package, whose other weights are float16
 
 Forms = dict[str, StoredWeight]

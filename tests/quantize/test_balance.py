@@ -29,12 +29,7 @@ from kokoro_ane.quantize.balance import (
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.fits import make_form
 from kokoro_ane.quantize.level import Calibration, make_level
-from kokoro_ane.quantize.methods import (
-    METHODS,
-    SCHEMES,
-    IntegerWeights,
-    PaletteWeights,
-)
+from kokoro_ane.quantize.methods import METHODS, SCHEMES, IntegerWeights, PaletteWeights
 from kokoro_ane.quantize.palettes import (
     Fit,
     Unfolded,
